@@ -1,0 +1,1 @@
+"""One package a framework, all behind one contract."""

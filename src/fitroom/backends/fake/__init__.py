@@ -1,0 +1,1 @@
+"""A scripted backend for tests of logic that needs no framework."""

@@ -1,0 +1,75 @@
+"""The command line: one file a command, loaded when it is used so that `--help` stays fast."""
+
+import importlib
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from fitroom import __version__
+from fitroom.errors import FitroomError
+
+COMMANDS = {
+    "estimate": "How much memory a training step takes, without running it.",
+    "gpus": "The cards fitroom knows, and the ones in this machine.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Lists commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"fitroom.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="fitroom %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def fitroom(ctx: click.Context, debug: bool) -> None:
+    """Train any Keras model in the GPU memory you have."""
+    ctx.obj = {"debug": debug}
+
+
+def main() -> NoReturn:
+    """Run the command line. Data goes to stdout, everything else to stderr.
+
+    Exit codes: 0 done, 1 what was given cannot work, 2 wrong usage of the command line, 130 interrupted.
+    """
+    try:
+        status = fitroom.main(prog_name="fitroom", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        status = 130
+    except FitroomError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        report(error)
+        status = 1
+    except BrokenPipeError:
+        # The reader left, as `| head` does: nothing more to say, and nothing to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def report(error: FitroomError) -> None:
+    """Print an error and its hint to stderr."""
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if error.hint:
+        click.echo(f"\n{click.style('hint:', fg='cyan')} {error.hint}", err=True)

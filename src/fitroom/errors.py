@@ -1,0 +1,75 @@
+"""Every error fitroom raises on purpose.
+
+    FitroomError
+    ├── InputError               what was given cannot work
+    │   ├── UnknownNameError     a name that is not known, with the nearest ones
+    │   └── ModelError           a model that cannot be loaded, built or traced
+    ├── MissingExtraError        an optional package is not installed
+    ├── BackendError             the chosen backend cannot do this
+    └── CompilerError            the XLA compiler refused, crashed or was killed
+
+Each says what happened and what was received; `hint` is the next thing to try:
+
+    try:
+        fitroom.estimate(model, batch_size=64, gpu="RTX 3600")
+    except fitroom.FitroomError as error:
+        print(error, error.hint)
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class FitroomError(Exception):
+    """Base of all errors raised on purpose. `hint` is the next thing to try, or None."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(FitroomError):
+    """What was given cannot work."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not known. Its hint carries the nearest known names."""
+
+    def __init__(self, what: str, received: str, known: Iterable[str], *, more: str = "") -> None:
+        self.suggestions = nearest_names(received, known)
+        options = " or ".join(repr(name) for name in self.suggestions)
+        hint = " ".join(part for part in (f"did you mean {options}?" if options else "", more) if part)
+        super().__init__(f"Unknown {what}. Received: {received!r}.", hint=hint or None)
+
+
+class ModelError(InputError):
+    """A model that cannot be loaded, built or traced."""
+
+
+class MissingExtraError(FitroomError):
+    """An optional package is not installed. The message carries the exact `pip install`."""
+
+    def __init__(self, purpose: str, *, package: str, extra: str) -> None:
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed.",
+            hint=f"pip install 'fitroom[{extra}]'",
+        )
+
+
+class BackendError(FitroomError):
+    """The chosen backend cannot do this."""
+
+
+class CompilerError(FitroomError):
+    """The XLA compiler refused, crashed or was killed."""
+
+
+def nearest_names(received: str, known: Iterable[str], *, count: int = 3) -> list[str]:
+    """The known names most like `received`, best first, compared without case.
+
+    >>> nearest_names("xcpetion", ["Xception", "VGG16"])
+    ['Xception']
+    """
+    spelled = {name.lower(): name for name in known}
+    return [spelled[match] for match in difflib.get_close_matches(received.lower(), spelled, count, 0.5)]

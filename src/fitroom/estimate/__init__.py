@@ -1,0 +1,1 @@
+"""What a training step takes: timelines, cards, and the estimate itself."""

@@ -1,0 +1,1 @@
+"""Models by name, by file and by function."""

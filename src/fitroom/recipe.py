@@ -1,0 +1,58 @@
+"""A recipe: how one optimizer step is carried out."""
+
+from dataclasses import asdict, dataclass
+
+from fitroom.errors import InputError
+
+CHANGES = {
+    "jit": "nothing",
+    "precision": "rounding",
+    "keras_accumulation": "batch statistics, where the model has BatchNormalization",
+    "optimizer": "the task itself",
+    "input_dtype": "nothing, where the model casts its input",
+}
+"""What each knob changes about the result of training, in the order a planner may turn them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How one optimizer step is carried out. `None` means: as the model has it.
+
+    >>> Recipe(precision="mixed_bfloat16").precision
+    'mixed_bfloat16'
+    """
+
+    precision: str | None = None
+    """A Keras dtype policy: "float32", "mixed_bfloat16", "mixed_float16"."""
+
+    jit: bool | None = None
+    """Whether the step is compiled whole."""
+
+    keras_accumulation: int | None = None
+    """Number of micro-steps per update with the Keras optimizer's own `gradient_accumulation_steps`."""
+
+    optimizer: str | None = None
+    """The name of a Keras optimizer to use in place of the model's."""
+
+    input_dtype: str | None = None
+    """The dtype in which a batch arrives on the device, such as "uint8"."""
+
+    def __post_init__(self) -> None:
+        steps = self.keras_accumulation
+        if steps is not None and steps < 1:
+            raise InputError(
+                f"`keras_accumulation` must be at least 1. Received: keras_accumulation={steps}.",
+                hint="leave it out for one batch per update",
+            )
+
+    def micro_batch(self, batch_size: int) -> int:
+        """The largest number of samples that are on the device at once.
+
+        >>> Recipe(keras_accumulation=4).micro_batch(128)
+        32
+        """
+        return -(-batch_size // (self.keras_accumulation or 1))
+
+    def to_dict(self) -> dict[str, object]:
+        """The knobs that were set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}

@@ -1,0 +1,1 @@
+"""Values made readable: in the terminal and as pictures."""
