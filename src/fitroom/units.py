@@ -1,4 +1,4 @@
-"""Bytes as people write and read them. Inside fitroom a size is an `int` of bytes; text appears at the edge."""
+"""Bytes as people write and read them. Inside fitroom a size is an `int` of bytes; text is for the edge."""
 
 import re
 

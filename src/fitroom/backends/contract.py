@@ -62,7 +62,7 @@ class Backend(Protocol):
         """Start the peak anew from what is in use. Raises BackendError where `can_reset_peak` is false."""
 
     def release(self) -> None:
-        """Give back what is cached and referenced by nothing: compiled functions, free blocks, dead cycles."""
+        """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""

@@ -40,7 +40,7 @@ class Estimate:
     """How it was found."""
 
     typical_error: float | None
-    """Median relative error of `peak_bytes` by this method as measured in benchmarks/; None where unmeasured."""
+    """Median relative error of `peak_bytes` by this method, as benchmarked; None where unmeasured."""
 
     model: str
     backend: str

@@ -75,7 +75,7 @@ class Timeline:
 
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; every kind is named and the sum is `peak_bytes`."""
-        split = Counter({kind: 0 for kind in KINDS})
+        split = Counter(dict.fromkeys(KINDS, 0))
         for buffer in self._live_at(self.peak_moment):
             split[buffer.kind] += buffer.size_bytes
         return dict(split)
