@@ -1,0 +1,89 @@
+"""Several estimates side by side: backends by batch sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from fitroom.estimate.result import Estimate
+from fitroom.report.sheet import Sheet
+from fitroom.report.words import backend_name, shared_headline
+from fitroom.units import format_bytes
+
+_EXPLANATION = "The peak of each step, and whether what it needs is within the limit."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A cell of the table that could not be estimated."""
+
+    backend: str
+    batch_size: int
+    reason: str
+    """Why, in a sentence."""
+
+
+Cell = Estimate | Refusal
+
+
+def estimates_table(rows: Sequence[Cell]) -> RenderableType:
+    """The peak of every backend and batch size and whether it fits, with the reasons for refusals below.
+
+    Estimates of different models, cards or settings get a table each.
+    """
+    return _EstimatesTable(tuple(rows))
+
+
+@dataclass(frozen=True)
+class _EstimatesTable:
+    """Laid out when printed, because only then is the encoding known."""
+
+    rows: tuple[Cell, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sheet = Sheet.of(options)
+        reasons = dict.fromkeys(row.reason for row in self.rows if isinstance(row, Refusal))
+        # Each reason has one number, however many cells it is the reason of.
+        numbers = {reason: number for number, reason in enumerate(reasons, 1)}
+        titles = dict.fromkeys(shared_headline(row) for row in self.rows if isinstance(row, Estimate))
+        for title in titles:
+            yield sheet.text(title, "bold")
+            alike = [row for row in self.rows if isinstance(row, Refusal) or shared_headline(row) == title]
+            yield _table(alike, numbers, sheet)
+        if titles:
+            yield Text(_EXPLANATION)
+        elif self.rows:
+            yield _table(self.rows, numbers, sheet)
+        for reason, number in numbers.items():
+            yield sheet.text(f"[{number}] {reason}")
+
+
+def _table(cells: Sequence[Cell], numbers: dict[str, int], sheet: Sheet) -> Table:
+    """Batch sizes go down, because there can be many, and backends across, because there are few."""
+    # Refusals first: where there is an estimate as well, it is what the cell shows.
+    by_worth = sorted(cells, key=lambda cell: isinstance(cell, Estimate))
+    found = {(cell.backend, cell.batch_size): cell for cell in by_worth}
+    backends = list(dict.fromkeys(cell.backend for cell in cells))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    # Folded where there is no room, because rich's ellipsis is not ASCII.
+    table.add_column("batch", justify="right", overflow="fold")
+    for backend in backends:
+        limits = {row.limit_bytes for row in cells if isinstance(row, Estimate) and row.backend == backend}
+        limit = f"\nlimit {format_bytes(limits.pop())}" if len(limits) == 1 else ""
+        table.add_column(sheet.text(backend_name(backend) + limit), overflow="fold")
+    for batch_size in sorted({cell.batch_size for cell in cells}):
+        row = [_cell(found.get((backend, batch_size)), numbers) for backend in backends]
+        table.add_row(str(batch_size), *row)
+    return table
+
+
+def _cell(cell: Cell | None, numbers: dict[str, int]) -> Text:
+    if cell is None:
+        return Text("-")
+    if isinstance(cell, Refusal):
+        return Text(f"no estimate [{numbers[cell.reason]}]", "yellow")
+    peak = f"{format_bytes(cell.peak_bytes):>10}"
+    return Text.assemble(peak, "  ", ("fits", "green") if cell.fits else ("does NOT fit", "bold red"))

@@ -1,0 +1,119 @@
+"""An estimate for reading in a terminal.
+
+Nothing here prints; what is returned, `rich` can print:
+
+    rich.console.Console().print(estimate_text(estimate))
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from fitroom.estimate.result import Estimate
+from fitroom.report import words
+from fitroom.report.comparison import Refusal, estimates_table
+from fitroom.report.sheet import Sheet
+from fitroom.units import format_bytes
+
+__all__ = ["Refusal", "estimate_text", "estimates_table"]
+
+_NUM_LAYERS = 12
+_WIDTH_FOR_MEANINGS = 60
+"""Where there is less, the three sizes stand without their explanations."""
+
+
+def estimate_text(estimate: Estimate) -> RenderableType:
+    """The whole estimate: verdict, three sizes, the split of the peak, and how it was found."""
+    return _EstimateText(estimate)
+
+
+@dataclass(frozen=True)
+class _EstimateText:
+    """Laid out when printed, because only then are width and encoding known."""
+
+    estimate: Estimate
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sheet, estimate = Sheet.of(options), self.estimate
+        yield sheet.text(words.headline(estimate), "bold")
+        yield sheet.text(words.verdict(estimate), "bold green" if estimate.fits else "bold red")
+        for title, body in _sections(estimate, sheet):
+            yield Text()
+            yield Text(title, "bold")
+            yield from body
+
+
+def _sections(estimate: Estimate, sheet: Sheet) -> Iterator[tuple[str, list[RenderableType]]]:
+    yield "Memory", [_sizes(estimate, sheet)]
+    yield "Peak by kind", [_kinds(estimate, sheet)]
+    yield "Peak by layer", [_layers(estimate, sheet)]
+    yield "Peak within each phase", [_phases(estimate, sheet), _place(estimate, sheet)]
+    yield "How it was found", [sheet.indented(sheet.text(line)) for line in _method(estimate)]
+    if estimate.notes:
+        yield "Notes", [_notes(estimate, sheet)]
+
+
+def _sizes(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, overflow="crop")
+    table.add_column(no_wrap=True, overflow="crop", justify="right")
+    for size in words.sizes(estimate):
+        cells = [Text(size.name), Text(format_bytes(size.size_bytes), "bold"), Text(size.meaning)]
+        if sheet.width >= _WIDTH_FOR_MEANINGS:
+            table.add_row(*cells)
+        else:
+            table.add_row(*cells[:2])
+    return sheet.indented(table)
+
+
+def _kinds(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    kinds = [(str(kind), size) for kind, size in estimate.by_kind.items() if size > 0]
+    return _split(sorted(kinds, key=lambda row: -row[1]), sheet)
+
+
+def _layers(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    layers = [(row.layer, row.bytes) for row in estimate.by_layer if row.bytes > 0]
+    return _split(layers, sheet, shown=_NUM_LAYERS)
+
+
+def _split(rows: list[tuple[str, int]], sheet: Sheet, shown: int | None = None) -> RenderableType:
+    """The peak split into rows, the largest `shown` of them one by one and the others together."""
+    if not rows:
+        return sheet.indented(Text("nothing is in use"))
+    others = rows[shown:] if shown else []
+    named = rows[: len(rows) - len(others)]
+    label = f"{sheet.ellipsis} and {len(others)} more layer{'s' if len(others) > 1 else ''}"
+    rest = (label, sum(size for _, size in others)) if others else None
+    return sheet.bars(named, whole_bytes=sum(size for _, size in rows), rest=rest)
+
+
+def _phases(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    peaks = estimate.by_phase
+    if all(size is None for size in peaks.values()):
+        return sheet.indented(Text("unknown: the compiler does not tell which operation is in which phase"))
+    return sheet.bars(list(peaks.items()), whole_bytes=estimate.timeline.peak_bytes)
+
+
+def _place(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    label = "where the peak is: "
+    room = sheet.width - len(label) - len(", backward") - 2
+    place = words.peak_place(estimate, width=max(room, 12), ellipsis=sheet.ellipsis)
+    return sheet.indented(sheet.text(label + place))
+
+
+def _method(estimate: Estimate) -> list[str]:
+    versions = ", ".join(f"{package} {version}" for package, version in estimate.versions.items())
+    lines = [words.found_by(estimate), f"took {words.took(estimate)}"]
+    return [*lines, f"with {versions}"] if versions else lines
+
+
+def _notes(estimate: Estimate, sheet: Sheet) -> RenderableType:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for note in estimate.notes:
+        table.add_row(Text("-"), sheet.text(note))
+    return sheet.indented(table)
