@@ -1,0 +1,41 @@
+"""JAX behind the contract."""
+
+from typing import Any
+
+from fitroom.backends.contract import Device, MemoryReading, Name
+from fitroom.backends.jax import memory, out_of_memory
+from fitroom.estimate.step import StepRequest, TracedStep
+
+
+class JaxBackend:
+    """JAX, seen from the rest of fitroom."""
+
+    name: Name = "jax"
+    can_reset_peak: bool = False
+    can_trace: bool = True
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices JAX sees, the one it would train on first."""
+        return memory.devices()
+
+    def read_memory(self, device: Device) -> MemoryReading:
+        """The allocator's counters now, after pending work is done."""
+        return memory.read_memory(device)
+
+    def reset_peak(self, device: Device) -> None:
+        """Raises BackendError: a peak on JAX is the process's."""
+        memory.reset_peak(device)
+
+    def release(self) -> None:
+        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        memory.release()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether the device ran out of memory: by the error's class first, by its text second."""
+        return out_of_memory.is_out_of_memory(error)
+
+    def trace(self, model: Any, request: StepRequest) -> TracedStep:
+        """The step's memory as the XLA compiler lays it out, without running it."""
+        from fitroom.backends.jax.trace import trace_step
+
+        return trace_step(model, request)

@@ -1,0 +1,67 @@
+"""Out of memory told by an error's text, and by the errors behind it: what the three backends share.
+
+Each backend says which classes its framework raises; the rest is the same for all. A framework's error reaches
+us wrapped more often than not: Keras rebuilds errors to add the layer's arguments, user code raises its own
+from it, and libraries below the framework (cuDNN, cuBLAS) know only a status code.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+_OUT_OF_MEMORY = re.compile(
+    r"""
+      out[ _]of[ _]memory                    # CUDA, HIP, XPU, MPS; CUDA_ERROR_OUT_OF_MEMORY; XLA
+    | \bOOM\ when\ allocating                # TensorFlow, the executor
+    | Dst\ tensor\ is\ not\ initialized      # TensorFlow, a copy to a card that is full
+    | DefaultCPUAllocator:\ (can't\ allocate|not\ enough)\ memory    # PyTorch on Linux, on Windows
+    | failed\ to\ allocate\ (memory|request|\d+\ bytes)              # XLA, also without its status
+    | \w+_ALLOC_FAILED\b                     # CUDNN_STATUS_, CUBLAS_STATUS_, CUSPARSE_STATUS_, CUFFT_
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+# Resources that run out under the same words or the same status, and that a smaller step does not bring back.
+_SOMETHING_ELSE = re.compile(
+    r"""
+      no\ space\ left\ on\ device            # a disk, or /dev/shm; TensorFlow says RESOURCE_EXHAUSTED
+    | (disk\ )?quota\ exceeded
+    | too\ many\ open\ files
+    | (received|sent|serialized)\ message\ larger\ than\ max         # gRPC
+    | shared\ memory\ size\ limit            # the few hundred KiB inside one multiprocessor
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def recognise(error: BaseException, *, by_class: Callable[[BaseException], bool]) -> bool:
+    """Whether `error`, or an error behind it, says that the device is out of memory.
+
+    By class first, as the backend's `by_class` tells; by text second. Never so: an interrupt or an exit, whatever
+    they came in the middle of; and the host's own `MemoryError` and `OSError`, because the batch is on the host
+    in one piece however small the steps on the device are, so that trying a smaller step would only repeat it.
+
+    >>> recognise(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), by_class=lambda error: False)
+    True
+    >>> recognise(MemoryError("out of memory"), by_class=lambda error: False)
+    False
+    """
+    if not isinstance(error, Exception):
+        return False
+    return any(_tells(link, by_class) for link in error_and_causes(error))
+
+
+def error_and_causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, the one it was raised from or during, and so on: those that Python's traceback would show."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _tells(link: BaseException, by_class: Callable[[BaseException], bool]) -> bool:
+    text = str(link)
+    if isinstance(link, MemoryError | OSError) or _SOMETHING_ELSE.search(text):
+        return False
+    return by_class(link) or _OUT_OF_MEMORY.search(text) is not None

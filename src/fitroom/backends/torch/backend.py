@@ -1,0 +1,43 @@
+"""PyTorch behind the contract."""
+
+from typing import Any
+
+from fitroom.backends.contract import Device, MemoryReading, Name
+from fitroom.backends.torch import memory, out_of_memory
+from fitroom.errors import BackendError
+from fitroom.estimate.step import StepRequest, TracedStep
+
+
+class TorchBackend:
+    """PyTorch, seen from the rest of fitroom."""
+
+    name: Name = "torch"
+    can_reset_peak: bool = True
+    can_trace: bool = False
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices PyTorch sees, the one it would train on first."""
+        return memory.devices()
+
+    def read_memory(self, device: Device) -> MemoryReading:
+        """The allocator's counters now, after pending work is done."""
+        return memory.read_memory(device)
+
+    def reset_peak(self, device: Device) -> None:
+        """Start the peak anew from what is in use."""
+        memory.reset_peak(device)
+
+    def release(self) -> None:
+        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        memory.release()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether the device ran out of memory: by the error's class first, by its text second."""
+        return out_of_memory.is_out_of_memory(error)
+
+    def trace(self, model: Any, request: StepRequest) -> TracedStep:
+        """Raises BackendError: there is no tracing on PyTorch yet."""
+        raise BackendError(
+            "Estimates on PyTorch are not in this version of fitroom.",
+            hint="--backend jax (or KERAS_BACKEND=jax) estimates the same model on JAX",
+        )

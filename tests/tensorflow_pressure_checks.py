@@ -1,0 +1,69 @@
+"""TensorFlow training under real memory pressure, without a GPU.
+
+Its CPU allocator can be the same one as on a GPU, with a limit and counters; `test_backend_contract.py` runs this
+file in a process with the variables that make it so.
+"""
+
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from fitroom.backends.choose import current_backend
+
+MIB = 2**20
+
+
+def train_one_batch(batch_size: int) -> None:
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
+            keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(5),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    pictures = np.zeros((batch_size, 32, 32, 3), "float32")
+    labels = np.zeros(batch_size, "int32")
+    model.fit(pictures, labels, batch_size=batch_size, verbose=0)
+
+
+def measured_peak_bytes(batch_size: int) -> int:
+    backend = current_backend()
+    device = backend.devices()[0]
+    backend.release()
+    backend.reset_peak(device)
+    train_one_batch(batch_size)
+    peak_bytes = backend.read_memory(device).peak_bytes
+    assert peak_bytes is not None
+    return peak_bytes
+
+
+def test_the_limit_is_the_one_that_was_set():
+    backend = current_backend()
+    limit_bytes = int(os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"]) * MIB
+    assert backend.read_memory(backend.devices()[0]).limit_bytes == limit_bytes
+
+
+def test_the_peak_of_training_grows_with_the_batch_and_is_reset_between():
+    large = measured_peak_bytes(64)
+    small = measured_peak_bytes(8)
+    # Each picture holds at least the two convolutions' outputs until the backward pass.
+    assert large - small >= 56 * 2 * 32 * 32 * 16 * 4
+
+
+def test_training_that_dies_of_memory_is_recognised_and_leaves_a_process_that_trains():
+    backend = current_backend()
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        train_one_batch(4096)
+    assert backend.is_out_of_memory(raised.value)
+
+    device = backend.devices()[0]
+    kept_by_the_error = backend.read_memory(device).in_use_bytes
+    del raised
+    backend.release()
+    assert backend.read_memory(device).in_use_bytes < kept_by_the_error
+    train_one_batch(8)

@@ -1,0 +1,194 @@
+"""Which backend is taken, and what is said when that cannot be."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import fitroom
+from fitroom.backends import choose
+from fitroom.backends.choose import choose_backend, installed_backends, load_backend
+from fitroom.errors import BackendError, InputError, MissingExtraError, UnknownNameError
+
+SOURCE = Path(fitroom.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def fresh_process(monkeypatch, tmp_path):
+    """As in a shell where nothing is set, with all three backends installed and Keras not imported."""
+    monkeypatch.setenv("KERAS_BACKEND", "")  # so that monkeypatch takes back what choose_backend sets
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    install(monkeypatch, "jax", "tensorflow", "torch")
+
+
+def install(monkeypatch, *names):
+    monkeypatch.setattr(choose, "_is_installed", lambda name: name in names)
+
+
+def write_keras_json(tmp_path, text):
+    (tmp_path / "keras.json").write_text(text)
+
+
+def import_keras_with(monkeypatch, name):
+    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: name))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+
+
+def test_the_flag_comes_first_and_sets_the_variable(tmp_path):
+    write_keras_json(tmp_path, json.dumps({"backend": "jax"}))
+    assert choose_backend("torch") == "torch"
+    assert os.environ["KERAS_BACKEND"] == "torch"
+
+
+def test_the_variable_comes_before_the_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    write_keras_json(tmp_path, json.dumps({"backend": "torch"}))
+    assert choose_backend(None) == "tensorflow"
+
+
+def test_the_file_comes_before_what_is_installed(tmp_path):
+    write_keras_json(tmp_path, json.dumps({"backend": "torch"}))
+    assert choose_backend(None) == "torch"
+
+
+@pytest.mark.parametrize("text", ['{"backend": "tensorflow"}', '{"floatx": "float32"}', "[]", "{half a fi", ""])
+def test_a_file_that_says_nothing_of_the_users_wish_is_passed_over(tmp_path, text):
+    write_keras_json(tmp_path, text)
+    assert choose_backend(None) == "jax"
+
+
+def test_else_it_is_the_first_one_installed(monkeypatch):
+    install(monkeypatch, "tensorflow", "torch")
+    assert choose_backend(None) == "tensorflow"
+    assert os.environ["KERAS_BACKEND"] == "tensorflow"
+
+
+@pytest.mark.parametrize(("alias", "name"), [("pytorch", "torch"), ("tf", "tensorflow"), ("JAX", "jax")])
+def test_names_people_use_are_taken(monkeypatch, alias, name):
+    assert choose_backend(alias) == name
+    monkeypatch.setenv("KERAS_BACKEND", alias)
+    assert choose_backend(None) == name
+    assert os.environ["KERAS_BACKEND"] == name
+
+
+def test_an_unknown_name_gets_the_nearest_one():
+    with pytest.raises(UnknownNameError, match=r"Unknown backend\. Received: 'tensorfow'") as raised:
+        choose_backend("tensorfow")
+    assert raised.value.suggestions == ["tensorflow"]
+    assert "jax, tensorflow, torch" in raised.value.hint
+
+
+def test_an_unknown_name_in_the_file_is_an_error_too(tmp_path):
+    write_keras_json(tmp_path, json.dumps({"backend": "theano"}))
+    with pytest.raises(UnknownNameError, match="theano"):
+        choose_backend(None)
+
+
+def test_flag_and_variable_that_differ_are_both_named(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    with pytest.raises(InputError, match="--backend jax, KERAS_BACKEND=torch") as raised:
+        choose_backend("jax")
+    assert "unset KERAS_BACKEND" in raised.value.hint
+    assert os.environ["KERAS_BACKEND"] == "torch"
+
+
+def test_flag_and_variable_may_agree_under_two_names(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert choose_backend("pytorch") == "torch"
+
+
+def test_a_named_backend_that_is_not_installed_gets_its_install_line(monkeypatch):
+    install(monkeypatch, "jax")
+    with pytest.raises(MissingExtraError, match="torch") as raised:
+        choose_backend("torch")
+    assert raised.value.hint == "pip install 'fitroom[torch]'"
+    assert os.environ["KERAS_BACKEND"] == ""
+
+
+def test_keras_imported_with_another_backend_is_explained(monkeypatch):
+    import_keras_with(monkeypatch, "tensorflow")
+    with pytest.raises(InputError, match="fixed at its first import") as raised:
+        choose_backend("jax")
+    assert "KERAS_BACKEND=jax" in raised.value.hint
+
+
+def test_keras_imported_without_a_wish_is_followed(monkeypatch, tmp_path):
+    write_keras_json(tmp_path, json.dumps({"backend": "torch"}))
+    import_keras_with(monkeypatch, "tensorflow")
+    assert choose_backend(None) == "tensorflow"
+
+
+@pytest.mark.parametrize("name", ["numpy", "openvino"])
+def test_backends_that_cannot_train_are_refused(name):
+    with pytest.raises(BackendError, match=f"{name} backend of Keras cannot train"):
+        choose_backend(name)
+    with pytest.raises(BackendError, match="cannot train"):
+        load_backend(name)
+
+
+def test_a_folder_beside_the_script_is_not_taken_for_a_framework(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    (tmp_path / "frameworks" / "jax").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "frameworks")])
+    for name in choose.INSTALLABLE:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert installed_backends() == ()
+
+
+def run_python(program, *flags, **environment):
+    """Run a program that prints an error's class, message and hint, one a line."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(SOURCE)!r})
+from fitroom.backends.choose import *
+try:
+    {program}
+except Exception as error:
+    print(type(error).__name__, error, error.hint, sep="\\n")
+"""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_where_nothing_is_installed_the_install_line_is_printed():
+    printed = run_python("choose_backend(None)", "-S")  # -S: an interpreter without site-packages
+    assert printed == [
+        "FitroomError",
+        "No backend is installed: Keras needs one of JAX, TensorFlow and PyTorch.",
+        "pip install 'fitroom[jax]' (or 'fitroom[tensorflow]' or 'fitroom[torch]')",
+    ]
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_the_library_obeys_the_keras_that_is_imported(monkeypatch, name):
+    monkeypatch.undo()
+    if name not in installed_backends():
+        pytest.skip(f"{name} is not installed")
+    assert run_python("print(current_backend().name)", KERAS_BACKEND=name)[-1] == name
+
+
+def test_the_library_refuses_a_keras_that_cannot_train():
+    printed = run_python("current_backend()", KERAS_BACKEND="numpy")
+    assert printed[:2] == ["BackendError", "The numpy backend of Keras cannot train."]
+
+
+def test_the_library_says_what_to_set_when_keras_wants_what_is_not_there():
+    hide_tensorflow = "sys.modules['tensorflow'] = None; current_backend()"
+    printed = run_python(hide_tensorflow, KERAS_BACKEND="tensorflow")
+    assert printed[:2] == [
+        "BackendError",
+        "Keras is set to the tensorflow backend, and tensorflow is not installed.",
+    ]
+    assert "pip install 'fitroom[tensorflow]'" in printed[2]
