@@ -1,0 +1,159 @@
+"""`fitroom gpus`: the cards fitroom knows, and the ones in this machine."""
+
+import json
+from itertools import groupby
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from fitroom.budget import Budget
+from fitroom.errors import UnknownNameError
+from fitroom.estimate.cards import Card, all_cards, find_card
+from fitroom.units import format_bytes
+from fitroom.watch.nvml import LiveGpu, live_gpus
+
+BACKENDS = ("jax", "tensorflow", "torch")
+WIDTH = 100
+
+
+@click.command("gpus")
+@click.argument("name", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print plain JSON and nothing else.")
+def command(name: tuple[str, ...], as_json: bool) -> None:
+    """The cards fitroom knows, and the ones in this machine.
+
+    With NAME, all that is known of one card: fitroom gpus RTX 3060
+    """
+    if name:
+        card = find_card(" ".join(name))
+        if as_json:
+            _show_json(_facts(card))
+        else:
+            _show_card(card)
+        return
+    live = live_gpus()
+    if not live:
+        click.echo("No NVIDIA GPU was found in this machine.", err=True)
+    if as_json:
+        _show_json([*(_live_facts(gpu) for gpu in live), *(_facts(card) for card in all_cards())])
+        return
+    if live:
+        _show_live(live)
+    _show_catalogue(all_cards())
+
+
+def _show_live(live: tuple[LiveGpu, ...]) -> None:
+    table = _table("In this machine", "Index", "Name", "Memory", "Free")
+    for gpu in live:
+        table.add_row(str(gpu.index), gpu.name, format_bytes(gpu.memory_bytes), format_bytes(gpu.free_bytes))
+    _print(table)
+
+
+def _show_catalogue(cards: tuple[Card, ...]) -> None:
+    table = _table("Cards", "Name", "Memory", "Capability", "GB/s", "float32 TFLOPS", "bfloat16 TFLOPS")
+    for (vendor, architecture), group in groupby(cards, key=lambda card: (card.vendor, card.architecture)):
+        table.add_row()
+        table.add_row(f"{vendor} {architecture}")
+        for card in group:
+            table.add_row(
+                f"  {card.name}",
+                format_bytes(card.memory_bytes),
+                _capability(card),
+                f"{card.bandwidth_bytes_per_second / 1e9:,.0f}",
+                _tera(card.fp32_flops),
+                _tera(card.bf16_flops),
+            )
+    _print(table)
+    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are here for their memory only.")
+
+
+def _show_card(card: Card) -> None:
+    lines = {
+        "Name": card.name,
+        "Also known as": ", ".join(card.aliases),
+        "Made by": f"{card.vendor}, {card.architecture}",
+        "Compute capability": _capability(card),
+        "Memory": f"{format_bytes(card.memory_bytes)} ({card.memory_bytes:,} bytes)",
+        "Bandwidth": f"{card.bandwidth_bytes_per_second / 1e9:,.1f} GB/s",
+        "Multiprocessors": f"{card.sm_count} at {card.clock_ghz} GHz",
+        "L2 cache": format_bytes(card.l2_bytes),
+        "float32": f"{_tera(card.fp32_flops)} TFLOPS",
+        **{f"{kind} matrix units": f"{_tera(flops)} TFLOPS" for kind, flops in _matrix_rates(card).items() if flops},
+        **{f"Budget with {backend}": format_bytes(_budget(card, backend)) for backend in BACKENDS},
+        "Source": card.source,
+    }
+    width = max(map(len, lines))
+    for label, value in lines.items():
+        if value:
+            click.echo(f"{label:<{width}}  {value}")
+
+
+def _facts(card: Card) -> dict[str, Any]:
+    return {
+        "live": False,
+        "name": card.name,
+        "aliases": list(card.aliases),
+        "vendor": card.vendor,
+        "architecture": card.architecture,
+        "compute_capability": _capability(card) or None,
+        "memory_bytes": card.memory_bytes,
+        "budget_bytes": {backend: _budget(card, backend) for backend in BACKENDS},
+        "bandwidth_bytes_per_second": card.bandwidth_bytes_per_second,
+        "sm_count": card.sm_count,
+        "clock_ghz": card.clock_ghz,
+        "l2_bytes": card.l2_bytes,
+        "fp32_flops": card.fp32_flops,
+        "tf32_flops": card.tf32_flops,
+        "fp16_flops": card.fp16_flops,
+        "bf16_flops": card.bf16_flops,
+        "source": card.source,
+    }
+
+
+def _live_facts(gpu: LiveGpu) -> dict[str, Any]:
+    try:
+        card = find_card(gpu.name).name
+    except UnknownNameError:
+        card = None
+    return {
+        "live": True,
+        "name": gpu.name,
+        "card": card,
+        "index": gpu.index,
+        "memory_bytes": gpu.memory_bytes,
+        "used_bytes": gpu.used_bytes,
+    }
+
+
+def _budget(card: Card, backend: str) -> int:
+    return Budget.of(card.name, backend=backend).bytes
+
+
+def _matrix_rates(card: Card) -> dict[str, int | None]:
+    return {"tfloat32": card.tf32_flops, "float16": card.fp16_flops, "bfloat16": card.bf16_flops}
+
+
+def _capability(card: Card) -> str:
+    return ".".join(map(str, card.compute_capability)) if card.compute_capability else ""
+
+
+def _tera(flops: int | None) -> str:
+    return "" if flops is None else f"{flops / 1e12:,.1f}"
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="", header_style="", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "Name" else "right", no_wrap=True)
+    return table
+
+
+def _print(table: Table) -> None:
+    # A fixed width, so that what is piped reads as it does in a terminal.
+    Console(width=WIDTH, highlight=False, color_system=None).print(table)
+
+
+def _show_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,87 @@
+"""The NVIDIA cards in this machine, asked of the driver. No framework is started and no memory taken."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveGpu:
+    """One NVIDIA card in this machine, now."""
+
+    index: int
+    """As the driver counts, whatever `CUDA_VISIBLE_DEVICES` says."""
+
+    name: str
+    memory_bytes: int
+    used_bytes: int
+    """In use by the driver and by other processes; what this process holds is not counted."""
+
+    @property
+    def free_bytes(self) -> int:
+        """What this process can have, the bytes it already holds included."""
+        return self.memory_bytes - self.used_bytes
+
+
+def live_gpus() -> tuple[LiveGpu, ...]:
+    """The cards that a framework in this process would see, in its order; () without an NVIDIA driver.
+
+    `CUDA_VISIBLE_DEVICES` is honoured for indices and UUIDs. CUDA itself counts the fastest card first unless
+    `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in a machine with unlike cards the order can differ from this one.
+    """
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        gpus = (_read(pynvml, index, handles[index]) for index in _visible(uuids))
+        return tuple(gpu for gpu in gpus if gpu is not None)
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _read(pynvml: Any, index: int, handle: Any) -> LiveGpu | None:
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError:
+        # A card that shares the host's memory has no figure of its own.
+        return None
+    return LiveGpu(
+        index=index,
+        name=pynvml.nvmlDeviceGetName(handle),
+        memory_bytes=memory.total,
+        used_bytes=max(0, memory.used - _own_bytes(pynvml, handle)),
+    )
+
+
+def _own_bytes(pynvml: Any, handle: Any) -> int:
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLError:
+        return 0
+    # The driver does not tell a process's share everywhere (Windows): None then.
+    return sum(process.usedGpuMemory or 0 for process in processes if process.pid == os.getpid())
+
+
+def _visible(uuids: list[str]) -> list[int]:
+    """The indices that `CUDA_VISIBLE_DEVICES` leaves, in its order. As CUDA does, stop at the first it cannot mean."""
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
+        return list(range(len(uuids)))
+    visible: list[int] = []
+    for entry in (part.strip() for part in setting.split(",")):
+        named = [index for index, uuid in enumerate(uuids) if entry == str(index) or _abbreviates(entry, uuid)]
+        if len(named) != 1 or named[0] in visible:
+            break
+        visible += named
+    return visible
+
+
+def _abbreviates(entry: str, uuid: str) -> bool:
+    return entry.startswith("GPU-") and uuid.startswith(entry)
