@@ -10,6 +10,7 @@ CHANGES = {
     "keras_accumulation": "batch statistics, where the model has BatchNormalization",
     "optimizer": "the task itself",
     "input_dtype": "nothing, where the model casts its input",
+    "image_size": "the task itself",
 }
 """What each knob changes about the result of training, in the order a planner may turn them."""
 
@@ -36,6 +37,9 @@ class Recipe:
 
     input_dtype: str | None = None
     """The dtype in which a batch arrives on the device, such as "uint8"."""
+
+    image_size: int | None = None
+    """Height and width of the pictures, for a model that leaves them open."""
 
     def __post_init__(self) -> None:
         steps = self.keras_accumulation

@@ -1,0 +1,88 @@
+"""From XLA's account of a compiled step to a timeline: what each buffer is, and whose."""
+
+from dataclasses import dataclass
+
+from fitroom.backends.jax.origin import Origins
+from fitroom.backends.jax.step import Argument
+from fitroom.backends.jax.xla_dump import Allocation, Dump, Value
+from fitroom.estimate.timeline import Buffer, Moment, Timeline
+
+ALIGNMENT_BYTES = 256
+"""XLA's allocator hands out multiples of this."""
+
+
+def aligned(size_bytes: int) -> int:
+    """Rounded up to what the allocator hands out."""
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def timeline_of(dump: Dump, arguments: tuple[Argument, ...], layer_names: frozenset[str]) -> Timeline:
+    """The step's memory over its schedule. Its peak is what the step asks of the allocator, to the byte."""
+    origins = Origins(dump, arguments, layer_names)
+    moments = tuple(
+        Moment(name=name, layer=origins.layer(name), phase=origins.phase(name)) for name in dump.schedule.instructions
+    )
+    last = len(moments) - 1
+    buffers = [
+        Buffer(size_bytes=aligned(a.size_bytes), kind=a.kind, layer=a.layer, first=0, last=last) for a in arguments
+    ]
+    for allocation in dump.allocations:
+        if allocation.role == "output":
+            size_bytes = aligned(allocation.size_bytes)
+            buffers.append(Buffer(size_bytes=size_bytes, kind="other", layer=None, first=0, last=last))
+        elif allocation.role == "temporary":
+            buffers += _temporaries(allocation, dump, origins, moments)
+    return Timeline(buffers=tuple(buffers), moments=moments)
+
+
+def _temporaries(allocation: Allocation, dump: Dump, origins: Origins, moments: tuple[Moment, ...]) -> list[Buffer]:
+    """The values inside XLA's one block for temporaries, and what of the block they leave unfilled."""
+    buffers = [
+        Buffer(
+            size_bytes=place.value.size_bytes,
+            kind=origins.kind(place.value),
+            layer=origins.layer(place.value.instruction),
+            first=place.first,
+            last=place.last,
+        )
+        for place in _places(allocation, dump.schedule.lifetimes)
+    ]
+    filled_bytes = Timeline(buffers=tuple(buffers), moments=moments).peak_bytes
+    # The block is one allocation that is held throughout: its gaps are in use too, for nobody.
+    gaps_bytes = aligned(allocation.size_bytes) - filled_bytes
+    gaps = Buffer(size_bytes=gaps_bytes, kind="other", layer=None, first=0, last=len(moments) - 1)
+    return [*buffers, gaps]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a value lies, and from when to when the place is taken."""
+
+    value: Value
+    first: int
+    last: int
+
+    def overlaps(self, value: Value) -> bool:
+        mine = self.value
+        return mine.offset < value.offset + value.size_bytes and value.offset < mine.offset + mine.size_bytes
+
+
+def _places(allocation: Allocation, lifetimes: dict[str, tuple[int, int]]) -> list[_Place]:
+    """The values and when they live, each piece of memory counted once.
+
+    XLA updates in place: the value before and the one after are then one piece of memory with two names, and
+    the first one's place is taken for as long as either lives.
+    """
+    lived = [(value, lifetimes.get(value.instruction + value.place)) for value in allocation.values]
+    timed = [_Place(value, *lifetime) for value, lifetime in lived if lifetime]
+    places: list[_Place] = []
+    taken: list[_Place] = []
+    for place in sorted(timed, key=lambda place: (place.first, -place.value.size_bytes)):
+        taken = [earlier for earlier in taken if earlier.last >= place.first]
+        shared = [earlier for earlier in taken if earlier.overlaps(place.value)]
+        for earlier in shared:
+            earlier.last = max(earlier.last, place.last)
+        if not shared:
+            taken.append(place)
+            places.append(place)
+    return places

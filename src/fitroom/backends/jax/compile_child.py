@@ -1,0 +1,57 @@
+"""Run as a process of its own: compile an exported step for a card that is not there.
+
+    python -m fitroom.backends.jax.compile_child STEP TARGET DUMP_FOLDER
+
+The compiler may crash on an odd target or be killed for its memory; whoever started this process lives on.
+It leaves as soon as buffer assignment is written: code generation, which would follow, takes longest and
+changes nothing about memory.
+"""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+# Before JAX is imported: it must not look for a GPU here, nor check the CUDA libraries it would need to run.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import jax
+from jax.experimental import topologies
+
+from fitroom.backends.jax.xla_dump import dump_is_complete
+
+COMPILER_OPTIONS = {
+    "xla_gpu_autotune_level": 0,  # there is no GPU to time kernels on
+    "xla_backend_optimization_level": 0,
+    "xla_dump_hlo_as_text": True,
+}
+_POLL_SECONDS = 0.02
+
+
+def main(step_file: Path, target_file: Path, dump_folder: Path) -> None:
+    """Compile until the dump is complete, then leave."""
+    compiler = threading.Thread(target=_compile, args=(step_file, target_file, dump_folder), daemon=True)
+    compiler.start()
+    while compiler.is_alive() and not dump_is_complete(dump_folder):
+        time.sleep(_POLL_SECONDS)
+    sys.stderr.flush()
+    os._exit(0 if dump_is_complete(dump_folder) else 1)
+
+
+def _compile(step_file: Path, target_file: Path, dump_folder: Path) -> None:
+    step = jax.export.deserialize(bytearray(step_file.read_bytes()))
+    card = topologies.get_topology_desc(
+        platform="cuda", target_config=target_file.read_text(), topology="1x1x1"
+    ).devices[0]
+    sharding = jax.sharding.SingleDeviceSharding(card)
+    specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in step.in_avals]
+    arguments, _ = jax.tree.unflatten(step.in_tree, specs)
+    jitted = jax.jit(step.call, donate_argnums=0, keep_unused=True)
+    lowered = jitted.trace(*arguments).lower(lowering_platforms=("cuda",))
+    lowered.compile(compiler_options={**COMPILER_OPTIONS, "xla_dump_to": str(dump_folder)})
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""XLA's GPU compiler on a machine without a GPU: found, run in a process of its own, its answer kept."""
+
+import importlib.metadata
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fitroom.backends.jax.attribution import timeline_of
+from fitroom.backends.jax.step import JaxStep
+from fitroom.backends.jax.xla_dump import read_dump
+from fitroom.errors import CompilerError
+from fitroom.estimate import cache
+from fitroom.estimate.cards import Card
+from fitroom.estimate.targets import target_description
+from fitroom.estimate.timeline import Timeline
+
+COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
+"""The packages that carry the compiler, the preferred one first."""
+
+_FORMAT = "2"
+"""Raised when what is read from a dump changes, so that older entries of the cache are not found."""
+
+
+def compiler_version() -> str | None:
+    """Name and version of the installed GPU compiler, or None."""
+    for package in COMPILER_PACKAGES:
+        try:
+            return f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+class StepCompiler:
+    """Compiles one step for a card under one allocator limit or several."""
+
+    def __init__(self, step: JaxStep, card: Card) -> None:
+        self._step = step
+        self._card = card
+        self._program = step.exported()
+
+    def timeline(self, limit_bytes: int) -> Timeline:
+        """The step's memory as XLA lays it out under the limit."""
+        target = target_description(self._card, limit_bytes)
+        key = self._key(target)
+        if (kept := cache.load(key)) is not None:
+            return Timeline.from_dict(kept)
+        timeline = self._compile(target)
+        cache.store(key, timeline.to_dict())
+        return timeline
+
+    def timelines(self, limits_bytes: Sequence[int]) -> list[Timeline]:
+        """Several limits side by side."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            return list(pool.map(self.timeline, limits_bytes))
+
+    def _key(self, target: str) -> str:
+        arguments = json.dumps([[a.size_bytes, a.kind, a.layer] for a in self._step.arguments])
+        versions = [compiler_version() or "", *(importlib.metadata.version(name) for name in ("jax", "jaxlib"))]
+        return cache.digest("jax step", _FORMAT, *versions, target, arguments, self._program)
+
+    def _compile(self, target: str) -> Timeline:
+        with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
+            step_file, target_file, dump_folder = (Path(folder, name) for name in ("step", "target", "dump"))
+            step_file.write_bytes(self._program)
+            target_file.write_text(target)
+            dump_folder.mkdir()
+            command = [sys.executable, "-m", "fitroom.backends.jax.compile_child"]
+            finished = subprocess.run(
+                [*command, step_file, target_file, dump_folder],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+            if finished.returncode != 0:
+                raise _compiler_error(finished, self._card)
+            return timeline_of(read_dump(dump_folder), self._step.arguments, self._step.layer_names)
+
+
+def _compiler_error(finished: "subprocess.CompletedProcess[str]", card: Card) -> CompilerError:
+    last_lines = [line for line in finished.stderr.splitlines() if line.strip()][-1:]
+    said = f" Its last words: {last_lines[0].strip()[:300]}" if last_lines else ""
+    if finished.returncode == -signal.SIGKILL:
+        return CompilerError(
+            "The XLA compiler was killed, most likely for the memory of this machine." + said,
+            hint="close other programs, or estimate a smaller batch: memory is linear in it",
+        )
+    if finished.returncode < 0:
+        name = signal.Signals(-finished.returncode).name
+        return CompilerError(
+            f"The XLA compiler crashed ({name}) on this step for {card.name}." + said,
+            hint="try another card of the same generation with this card's memory as --limit",
+        )
+    return CompilerError(
+        f"The XLA compiler ({compiler_version()}) could not compile this step for {card.name}." + said,
+        hint="jax, jaxlib and the compiler must be of one version: `pip list` shows them",
+    )

@@ -1,0 +1,116 @@
+"""Where an XLA instruction comes from: which Keras layer, which phase of the step, which kind of memory.
+
+JAX writes the scopes of the traced function into every operation, and Keras opens a scope for each layer:
+`jit(train_step)/transpose(jvp(block2))/conv/dot_general` is the backward pass of the layer `block2/conv`.
+XLA fuses and copies; what carries no name of its own takes it from what it fuses, from its operands, or, having
+none (a block of zeros to add into), from whoever uses it.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from fitroom.backends.jax.step import Argument
+from fitroom.backends.jax.xla_dump import Dump, Value
+from fitroom.estimate.timeline import Kind, Phase
+
+_BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
+_KIND_OF_PHASE: dict[Phase | None, Kind] = {
+    "forward": "activations",
+    "backward": "gradients",
+    "update": "optimizer",
+    None: "other",
+}
+_SCRATCH_TYPES = ("u8[", "s8[")
+_MAX_DEPTH = 8
+
+
+class Origins:
+    """Answers for the instructions of one program."""
+
+    def __init__(self, dump: Dump, arguments: tuple[Argument, ...], layer_names: frozenset[str]) -> None:
+        self._program = dump.program
+        self._layer_names = layer_names
+        self._training = any(argument.kind == "optimizer" for argument in arguments)
+        self._parameters = {
+            allocation.values[0].instruction: arguments[allocation.parameter]
+            for allocation in dump.allocations
+            if allocation.parameter is not None and allocation.values
+        }
+        self._users: dict[str, list[str]] = defaultdict(list)
+        for name, instruction in dump.program.instructions.items():
+            for operand in instruction.operands:
+                self._users[operand].append(name)
+        self._scopes: dict[str, str] = {}
+
+    def layer(self, name: str) -> str | None:
+        """The path of the layer that the instruction belongs to."""
+        if name in self._parameters:
+            return self._parameters[name].layer
+        # The last part is the operation itself, which may be called like a layer: "add", "reshape".
+        parts = _BRACKETS.sub("", self._scope(name)).split("/")[:-1]
+        return "/".join(part for part in parts if part in self._layer_names) or None
+
+    def phase(self, name: str) -> Phase | None:
+        """The phase of the step in which the instruction runs, or None where the compiler does not tell."""
+        scope = self._scope(name)
+        if not scope:
+            return None
+        if not self._training:
+            return "forward"
+        # What XLA recomputes by itself is a forward operation that runs in the backward pass.
+        if "transpose(" in scope or ".remat" in name:
+            return "backward"
+        return "forward" if "jvp(" in scope else "update"
+
+    def kind(self, value: Value) -> Kind:
+        """What the memory of a temporary value is for."""
+        instruction = self._program.instructions.get(value.instruction)
+        if instruction and instruction.opcode == "custom-call" and value.shape.startswith(_SCRATCH_TYPES):
+            return "workspace"
+        if self._only_weights(value.instruction):
+            return "weights"  # a copy of weights in another layout or precision
+        if "transpose(" not in self._scope(value.instruction) and ".remat" in value.instruction:
+            return "activations"
+        return _KIND_OF_PHASE[self.phase(value.instruction)]
+
+    def _scope(self, name: str) -> str:
+        """The scopes of the traced function around the instruction; "" where nothing tells."""
+        if name not in self._scopes:
+            made_of = self._nearest(name, lambda name: self._program.instructions[name].operands)
+            self._scopes[name] = made_of or self._nearest(name, self._users.__getitem__)
+        return self._scopes[name]
+
+    def _nearest(self, name: str, neighbours: Callable[[str], Sequence[str]], depth: int = 0) -> str:
+        """The scope of the instruction, or else of the first neighbour that has one."""
+        if name not in self._program.instructions or depth > _MAX_DEPTH:
+            return ""
+        if scope := self._own_scope(name):
+            return scope
+        scopes = (self._nearest(neighbour, neighbours, depth + 1) for neighbour in neighbours(name))
+        return next(filter(None, scopes), "")
+
+    def _own_scope(self, name: str) -> str:
+        instruction = self._program.instructions[name]
+        inner = reversed(self._program.computations.get(instruction.called or "", []))
+        op_names = (instruction.op_name, *(self._program.instructions[i].op_name for i in inner))
+        return next(filter(_tells, op_names), "")
+
+    def _only_weights(self, name: str, depth: int = 0) -> bool:
+        """Whether a value is made of weights alone."""
+        if argument := self._parameters.get(name):
+            return argument.kind == "weights"
+        instruction = self._program.instructions.get(name)
+        if instruction is None or instruction.opcode == "custom-call" or depth > _MAX_DEPTH:
+            return False
+        operands = [o for o in instruction.operands if not self._is_constant(o)]
+        return bool(operands) and all(self._only_weights(operand, depth + 1) for operand in operands)
+
+    def _is_constant(self, name: str) -> bool:
+        instruction = self._program.instructions.get(name)
+        return instruction is not None and instruction.opcode == "constant"
+
+
+def _tells(op_name: str) -> bool:
+    """Whether a name says more than that it is part of the step."""
+    return len(_BRACKETS.sub("", op_name).replace("call_exported", "").strip("/").split("/")) > 1

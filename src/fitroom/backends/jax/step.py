@@ -1,0 +1,154 @@
+"""The real Keras step on JAX, traced without running it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+
+from fitroom.backends.keras_layers import layer_names, owners_of_variables
+from fitroom.backends.prepared import PreparedModel
+from fitroom.errors import ModelError
+from fitroom.estimate.timeline import Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """One array that the step is given and that stays on the device."""
+
+    size_bytes: int
+    kind: Kind
+    layer: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JaxStep:
+    """A step as JAX sees it: a jitted function of state and batch, and what each of its arguments is."""
+
+    jitted: Any
+    """The function as Keras jits it; its first argument, the state, is donated."""
+
+    specs: tuple[Any, ...]
+    """Its arguments as structures of `jax.ShapeDtypeStruct`."""
+
+    arguments: tuple[Argument, ...]
+    """The same, flattened, with what they are."""
+
+    layer_names: frozenset[str]
+
+    @property
+    def batch_bytes(self) -> int:
+        """The size of one batch on the device."""
+        return sum(argument.size_bytes for argument in self.arguments if argument.kind == "input")
+
+    def exported(self) -> bytes:
+        """The step lowered for NVIDIA GPUs, in JAX's own portable form."""
+        # It is compiled by the same version at once: no need for the custom calls in it to be stable.
+        any_custom_call = jax.export.DisabledSafetyCheck.custom_call("ALL")
+        export = jax.export.export(self.jitted, platforms=["cuda"], disabled_checks=[any_custom_call])
+        return bytes(export(*self.specs).serialize())
+
+
+def training_step(prepared: PreparedModel) -> JaxStep:
+    """The step of `fit`, given the first targets that its loss takes."""
+    model, x = prepared.model, _structs(prepared.x)
+    groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
+    refusals: list[Exception] = []
+    for candidate in prepared.y_candidates:
+        y = _structs(candidate)
+        try:
+            _build_trackers(model, x, y)
+            step = _jax_step(model, model.train_step, [*groups, model.metrics_variables], (x, y))
+            step.jitted.trace(*step.specs)
+        except (ValueError, TypeError) as error:
+            refusals.append(error)
+        else:
+            return step
+    raise ModelError(
+        f"The training step of {model.name!r} could not be traced: {refusals[0]}",
+        hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
+    ) from refusals[0]
+
+
+def predict_step(prepared: PreparedModel) -> JaxStep:
+    """The step of `predict`."""
+    model = prepared.model
+
+    def predict(state: Any, data: Any) -> Any:
+        outputs, non_trainable_variables = model.predict_step(state, data)
+        return outputs, (state[0], non_trainable_variables)
+
+    groups = [model.trainable_variables, model.non_trainable_variables]
+    return _jax_step(model, predict, groups, (_structs(prepared.x),))
+
+
+def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch: tuple[Any, ...]) -> JaxStep:
+    """`groups` are the variables of the state in Keras's order: trainable, not trainable, optimizer, metrics."""
+    kinds: tuple[Kind, ...] = ("weights", "weights", "optimizer", "other")
+    owners = owners_of_variables(model)
+    owners |= _owners_of_slots(model, owners) if len(groups) > 2 else {}
+    state = tuple([_struct(variable) for variable in group] for group in groups)
+    arguments = [
+        Argument(size_bytes=_size_bytes(variable), kind=kind, layer=owners.get(id(variable)))
+        for kind, group in zip(kinds, groups, strict=False)
+        for variable in group
+    ]
+    arguments += [Argument(size_bytes=_size_bytes(leaf), kind="input", layer=None) for leaf in jax.tree.leaves(batch)]
+    return JaxStep(
+        # Unused arguments are kept: they are on the device all the same.
+        jitted=jax.jit(function, donate_argnums=0, keep_unused=True),
+        specs=(state, batch),
+        arguments=tuple(arguments),
+        layer_names=layer_names(model),
+    )
+
+
+def _owners_of_slots(model: Any, owners: dict[int, str]) -> dict[int, str]:
+    """The layer that each optimizer variable serves: its name starts with the name of the weight it is for."""
+    weights = {v.path.replace("/", "_"): owners.get(id(v)) for v in model.trainable_variables}
+    found = {}
+    for slot in model.optimizer.variables:
+        for name in _prefixes(slot.path.rpartition("/")[2]):
+            if layer := weights.get(name):
+                found[id(slot)] = layer
+                break
+    return found
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a_b_c`, `a_b`, `a`: longest first."""
+    while name:
+        yield name
+        name = name.rpartition("_")[0]
+
+
+def _build_trackers(model: Any, x: Any, y: Any) -> None:
+    """Make the variables of metrics and of the losses of several outputs, as `fit` does before its first step.
+
+    Keras's own way of doing so takes longer than all else, so the outputs' shapes come from JAX; and it has no
+    public name, hence the underscores.
+    """
+    trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
+    if model._compile_metrics is None and len(jax.tree.leaves(y)) < 2:
+        return  # one loss, which has no variables
+    state = [[_struct(v) for v in group] for group in (model.trainable_variables, model.non_trainable_variables)]
+    y_pred = jax.eval_shape(lambda state, x: model.stateless_call(*state, x)[0], state, x)
+    symbolic = [jax.tree.map(lambda leaf: keras.KerasTensor(leaf.shape, str(leaf.dtype)), t) for t in (y, y_pred)]
+    for tracker in trackers:
+        tracker.build(*symbolic)
+
+
+def _structs(specs: Any) -> Any:
+    return keras.tree.map_structure(_struct, specs)
+
+
+def _struct(spec: Any) -> Any:
+    return jax.ShapeDtypeStruct(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+
+
+def _size_bytes(spec: Any) -> int:
+    size = jax.dtypes.canonicalize_dtype(spec.dtype).itemsize
+    for length in spec.shape:
+        size *= length
+    return int(size)

@@ -1,0 +1,51 @@
+"""The memory of a Keras step on JAX, found without running it."""
+
+import importlib.metadata
+from typing import Any
+
+from fitroom.backends.jax.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.step import JaxStep, predict_step, training_step
+from fitroom.backends.prepared import prepared
+from fitroom.estimate.cards import Card
+from fitroom.estimate.step import StepRequest, TracedStep
+from fitroom.units import format_bytes
+
+DEFAULT_POOL_PERCENT = 75
+"""What JAX takes of a card for its allocator unless `XLA_CLIENT_MEM_FRACTION` says otherwise."""
+
+
+def default_limit_bytes(card: Card) -> int:
+    """The allocator's limit on a card, as JAX sets it by default."""
+    return card.memory_bytes * DEFAULT_POOL_PERCENT // 100
+
+
+def trace_step(model: Any, request: StepRequest) -> TracedStep:
+    """The step that Keras would jit, as XLA lays it out for the card."""
+    limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
+    with prepared(model, request) as ready:
+        step = training_step(ready) if request.training else predict_step(ready)
+        compiler = StepCompiler(step, request.card)
+        precision, notes = ready.precision, ready.notes
+    timeline = compiler.timeline(limit_bytes)
+    return TracedStep(
+        timeline=timeline,
+        required_bytes=timeline.peak_bytes + step.batch_bytes,
+        limit_bytes=limit_bytes,
+        method="compiled",
+        typical_error=None,
+        precision=precision,
+        versions=_versions(),
+        notes=(*notes, _ahead_note(step)),
+    )
+
+
+def _ahead_note(step: JaxStep) -> str:
+    return (
+        f"Keras copies the next batch to the card while this one is trained: {format_bytes(step.batch_bytes)} more, "
+        "counted in what is needed, not in the peak of the step."
+    )
+
+
+def _versions() -> dict[str, str]:
+    names = ("keras", "jax", "jaxlib")
+    return {name: importlib.metadata.version(name) for name in names} | {"compiler": compiler_version() or "none"}

@@ -1,0 +1,182 @@
+"""Reading what XLA writes about a compiled program: its instructions, its schedule, its buffers.
+
+Three text files of one dump, each parsed into the few facts an estimate needs:
+`*after_optimizations.txt` (instructions), `*live-range.txt` (schedule and lifetimes),
+`*buffer-assignment.txt` (sizes and places).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal
+
+SUFFIXES = {
+    "program": "gpu_after_optimizations.txt",
+    "live_range": "gpu_after_optimizations-live-range.txt",
+    "buffers": "gpu_after_optimizations-buffer-assignment.txt",
+    # Written last: once it is there, the others are whole.
+    "report": "gpu_after_optimizations-memory-usage-report.txt",
+}
+
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%([\w.\-]+) = (.*)$")
+_OPCODE = re.compile(r" ([a-z][\w\-]*)\(")
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_CALLED = re.compile(r"(?:calls|body|to_apply)=%([\w.\-]+)")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d+), (.*)$")
+_PARAMETER = re.compile(r"parameter (\d+), shape")
+_VALUE = re.compile(r"^ value: <\d+ ([\w.\-]+)(\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
+_RANGE = re.compile(r"^    ([\w.\-]+\{[\d,]*\}):(\d+)-(\d+)$", re.MULTILINE)
+_SCHEDULED = re.compile(r"^    \d+:([\w.\-]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One line of the optimised program."""
+
+    opcode: str
+    op_name: str
+    """Where it comes from in the traced function; "" where XLA made it."""
+    operands: tuple[str, ...]
+    called: str | None
+    """The computation that it fuses or loops over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All instructions by name, and the names in each computation."""
+
+    instructions: dict[str, Instruction]
+    computations: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The order of execution, and from when to when each value lives (both ends included)."""
+
+    instructions: list[str]
+    lifetimes: dict[str, tuple[int, int]]
+    """By value: an instruction's name and the place in its result, as in "fusion.1{0}"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value placed in an allocation."""
+
+    instruction: str
+    place: str
+    """Which part of the instruction's result: "{}" for all of it, "{1}" for its second part."""
+    shape: str
+    size_bytes: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A block that the program asks of the allocator, or is given."""
+
+    size_bytes: int
+    role: Literal["parameter", "temporary", "output", "constant"]
+    parameter: int | None
+    values: list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What XLA says about one program."""
+
+    program: Program
+    schedule: Schedule
+    allocations: list[Allocation]
+
+
+def read_dump(folder: Path) -> Dump:
+    """Parse the dump of the one program that was compiled into `folder`."""
+    text = {key: _find(folder, suffix).read_text() for key, suffix in SUFFIXES.items() if key != "report"}
+    program = _parse_program(text["program"])
+    return Dump(
+        program=program,
+        schedule=_without_parameters(_parse_schedule(text["live_range"]), program),
+        allocations=list(_parse_allocations(text["buffers"])),
+    )
+
+
+def dump_is_complete(folder: Path) -> bool:
+    """Whether buffer assignment is done, after which the compiler only emits code."""
+    return any(folder.glob("*" + SUFFIXES["report"]))
+
+
+def _find(folder: Path, suffix: str) -> Path:
+    # A compile may dump small helper programs too; the step is the largest.
+    return max(folder.glob("*" + suffix), key=lambda path: path.stat().st_size)
+
+
+def _parse_program(text: str) -> Program:
+    instructions: dict[str, Instruction] = {}
+    computations: dict[str, list[str]] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        if match := _INSTRUCTION.match(line):
+            name, definition = match[1], match[2]
+            opcode, op_name = _OPCODE.search(" " + definition), _OP_NAME.search(definition)
+            called = _CALLED.search(definition)
+            arguments = definition[: called.start()] if called else definition
+            instructions[name] = Instruction(
+                opcode=opcode[1] if opcode else "",
+                op_name=op_name[1] if op_name else "",
+                operands=tuple(_OPERAND.findall(arguments)),
+                called=called[1] if called else None,
+            )
+            names.append(name)
+        elif match := _COMPUTATION.match(line):
+            names = computations.setdefault(match[1], [])
+    return Program(instructions=instructions, computations=computations)
+
+
+def _parse_schedule(text: str) -> Schedule:
+    sequence, _, rest = text.partition("  BufferLiveRange:\n")
+    lifetimes, _, _ = rest.partition("  Live ranges at")
+    return Schedule(
+        instructions=_SCHEDULED.findall(sequence),
+        lifetimes={name: (int(first), int(last)) for name, first, last in _RANGE.findall(lifetimes)},
+    )
+
+
+def _without_parameters(schedule: Schedule, program: Program) -> Schedule:
+    """The schedule without the arguments that XLA lists in it: they are there, nothing runs."""
+    runs = [program.instructions[name].opcode != "parameter" for name in schedule.instructions]
+    # How many instructions have run before each place, the end included.
+    before = [0, *accumulate(runs)]
+    return Schedule(
+        instructions=[name for name, does in zip(schedule.instructions, runs, strict=True) if does],
+        lifetimes={
+            value: (before[first], before[min(last, len(runs) - 1) + 1] - 1)
+            for value, (first, last) in schedule.lifetimes.items()
+        },
+    )
+
+
+def _parse_allocations(text: str) -> Iterator[Allocation]:
+    current: Allocation | None = None
+    for line in text.splitlines():
+        if match := _ALLOCATION.match(line):
+            current = _new_allocation(int(match[1]), match[2])
+            if current:
+                yield current
+        elif current and (match := _VALUE.match(line)):
+            current.values.append(Value(match[1], match[2] or "{}", match[5], int(match[3]), int(match[4])))
+
+
+def _new_allocation(size_bytes: int, description: str) -> Allocation | None:
+    if parameter := _PARAMETER.match(description):
+        return Allocation(size_bytes, "parameter", int(parameter[1]), [])
+    if "preallocated-temp" in description:
+        return Allocation(size_bytes, "temporary", None, [])
+    if "maybe-live-out" in description or description.startswith("output"):
+        return Allocation(size_bytes, "output", None, [])
+    if description.startswith("constant"):
+        return Allocation(size_bytes, "constant", None, [])
+    return None  # thread-local: registers of a fused kernel, not memory

@@ -1,0 +1,42 @@
+"""The layers of a Keras model: which there are, what they own, which precision they follow."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+
+def layer_paths(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every layer of the model with its path, nested models opened: ("inner/conv", <Conv2D>), ..."""
+    for layer in model.layers:
+        path = prefix + layer.name
+        if getattr(layer, "layers", None):
+            yield from layer_paths(layer, path + "/")
+        else:
+            yield path, layer
+
+
+def owners_of_variables(model: Any) -> dict[int, str]:
+    """The path of the layer that owns each variable, by the variable's id.
+
+    A layer may hold others that no public list shows; their names stand in the variable's own path.
+    """
+    owners: dict[int, str] = {}
+    for path, layer in layer_paths(model):
+        for variable in layer.variables:
+            below = variable.path.split("/")[:-1]
+            below = below[below.index(layer.name) + 1 :] if layer.name in below else []
+            owners.setdefault(id(variable), "/".join([path, *below]))
+    return owners
+
+
+def layer_names(model: Any) -> frozenset[str]:
+    """The names that can stand in the path of an operation: of layers, nested models, and owners of weights."""
+    names = {part for path, _ in layer_paths(model) for part in path.split("/")}
+    names.update(part for owner in owners_of_variables(model).values() for part in owner.split("/"))
+    return frozenset(names)
+
+
+def precision_of(model: Any) -> str:
+    """The dtype policy that most layers with weights follow."""
+    policies = Counter(layer.dtype_policy.name for _, layer in layer_paths(model) if layer.weights)
+    return str(policies.most_common(1)[0][0] if policies else model.dtype_policy.name)

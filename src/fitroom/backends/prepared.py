@@ -1,0 +1,143 @@
+"""A Keras model made ready for tracing one step, and given back as it was.
+
+The step that is traced is the model's own: its `train_step`, its loss and metrics, its optimizer. What tracing
+needs beyond that (an optimizer with slots, a compile where there was none) is lent for the time of tracing and
+takes no memory: variables are made without values.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fitroom.backends.keras_batch import input_specs, target_specs
+from fitroom.backends.keras_layers import precision_of
+from fitroom.errors import ModelError
+from fitroom.estimate.step import StepRequest
+
+DEFAULT_OPTIMIZER = "adam"
+_DEFAULT_LOSSES = {"softmax": "sparse_categorical_crossentropy", "sigmoid": "binary_crossentropy"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedModel:
+    """A compiled model with a built optimizer, and the batch it is fed."""
+
+    model: Any
+    x: Any
+    """A structure of TensorSpec, as the model takes it."""
+
+    y_candidates: tuple[Any, ...]
+    """Structures of TensorSpec that the loss may want, the likeliest first; empty for predict."""
+
+    precision: str
+    jit: bool
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
+    """Lend `model` what a step needs; afterwards it is as it was."""
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"The model must be a `keras.Model`. Received: {model!r} of type {type(model).__name__}.",
+            hint="pass the model itself, or on the command line a function that returns it",
+        )
+    x = input_specs(model, request.batch_size, request.recipe)
+    model = _in_precision(model, request.recipe.precision)
+    with _borrowed(model):
+        notes = _lend_compile(model, request) if request.training else ()
+        yield PreparedModel(
+            model=model,
+            x=x,
+            y_candidates=target_specs(model, x) if request.training else (),
+            precision=precision_of(model),
+            jit=_jit_of(model, request),
+            notes=notes,
+        )
+
+
+def without_values() -> Any:
+    """A scope that makes variables without values: shapes are enough, and cost neither time nor memory."""
+    import keras
+
+    return keras.StatelessScope(initialize_variables=False)
+
+
+@contextmanager
+def _borrowed(model: Any) -> Iterator[None]:
+    saved = dict(vars(model))
+    try:
+        yield
+    finally:
+        vars(model).clear()
+        vars(model).update(saved)
+
+
+def _in_precision(model: Any, policy: str | None) -> Any:
+    """The model itself, or a twin without values whose layers follow another dtype policy."""
+    import keras
+
+    current = precision_of(model)
+    if policy is None or policy == current:
+        return model
+
+    def follow_policy(layer: Any) -> Any:
+        config = layer.get_config()
+        # A layer that was set apart (a float32 softmax at the end, say) stays apart.
+        if layer.dtype_policy.name == current:
+            config["dtype"] = policy
+        return layer.__class__.from_config(config)
+
+    try:
+        with without_values():
+            twin = keras.models.clone_model(model, clone_function=follow_policy, recursive=True)
+    except Exception as error:
+        raise ModelError(
+            f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
+            hint=f"build it after `keras.config.set_dtype_policy({policy!r})`",
+        ) from error
+    if model.compiled:
+        twin.compile(_unbuilt_copy(model.optimizer), loss=model.loss, jit_compile=model.jit_compile)
+    return twin
+
+
+def _jit_of(model: Any, request: StepRequest) -> bool:
+    if request.recipe.jit is not None:
+        return request.recipe.jit
+    return bool(model.jit_compile) and not model.run_eagerly if model.compiled else True
+
+
+def _lend_compile(model: Any, request: StepRequest) -> tuple[str, ...]:
+    """Give the model an optimizer of its own class whose slots have no values, and a loss if it has none."""
+    compiled = model.compiled and model.optimizer is not None
+    wanted = request.optimizer or request.recipe.optimizer
+    optimizer = _unbuilt_copy(wanted or (model.optimizer if compiled else DEFAULT_OPTIMIZER))
+    if (request.recipe.keras_accumulation or 1) > 1:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        inner.gradient_accumulation_steps = request.recipe.keras_accumulation
+    notes: tuple[str, ...] = ()
+    if compiled and request.loss is None:
+        model.optimizer = optimizer
+    else:
+        loss = request.loss or _default_loss(model)
+        model.compile(optimizer, loss=loss)
+        if not compiled:
+            notes = (f"Not compiled by you: estimated with {optimizer.name} and {loss}.",)
+    with without_values():
+        model.optimizer.build(model.trainable_variables)
+    return notes
+
+
+def _unbuilt_copy(optimizer: Any) -> Any:
+    import keras
+
+    found = keras.optimizers.get(optimizer)
+    return type(found).from_config(found.get_config())
+
+
+def _default_loss(model: Any) -> str:
+    activation = getattr(model.layers[-1], "activation", None) if model.layers else None
+    return _DEFAULT_LOSSES.get(getattr(activation, "__name__", ""), "mean_squared_error")

@@ -1,0 +1,21 @@
+"""Every environment variable that fitroom reads for itself.
+
+    FITROOM_CACHE_DIR     where estimates are kept; default: the user's cache folder
+    FITROOM_NO_CACHE      set to anything: neither read nor write them
+
+`KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to others and are obeyed where they matter.
+"""
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path | None:
+    """Where estimates are kept, or None where they are not to be kept."""
+    if os.environ.get("FITROOM_NO_CACHE"):
+        return None
+    if folder := os.environ.get("FITROOM_CACHE_DIR"):
+        return Path(folder)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("fitroom", appauthor=False))

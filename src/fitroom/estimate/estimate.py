@@ -1,0 +1,105 @@
+"""`fitroom.estimate`: how much memory a training step takes, before it runs."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from fitroom.errors import InputError
+from fitroom.estimate.cards import Card, find_card
+from fitroom.estimate.overhead import context_bytes
+from fitroom.estimate.result import Estimate
+from fitroom.estimate.step import StepRequest
+from fitroom.recipe import Recipe
+from fitroom.units import parse_bytes
+
+if TYPE_CHECKING:
+    import keras
+
+DEFAULT_GPU = "T4"
+"""The card an estimate is for where none is named and none is here: the one that Colab and Kaggle lend."""
+
+
+def estimate(
+    model: "keras.Model",
+    batch_size: int,
+    *,
+    recipe: Recipe | None = None,
+    optimizer: Any = None,
+    loss: Any = None,
+    gpu: str | Card | None = None,
+    limit: str | int | None = None,
+    training: bool = True,
+    measure: bool = False,
+) -> Estimate:
+    """What one optimizer step of `model.fit` takes on a card, without running it.
+
+    The model is left as it was. A compiled model brings its own optimizer, loss and metrics; one that is not is
+    estimated with Adam and a loss that suits its last layer.
+
+    Args:
+        model: a built `keras.Model`.
+        batch_size: samples per optimizer step.
+        recipe: how the step is carried out; None for the plain `model.fit` step.
+        optimizer: a Keras optimizer or its name, in place of the model's.
+        loss: a Keras loss or its name, in place of the model's.
+        gpu: the card, by name; None for the one in this machine, or else a T4.
+        limit: the allocator's limit, as "12GiB" or bytes; None for what the framework takes of the card by default.
+        training: False for the step of `model.predict`.
+        measure: run the step on the card in this machine instead of predicting it.
+
+    Example:
+        >>> e = fitroom.estimate(model, batch_size=64, gpu="RTX 3060")     # doctest: +SKIP
+        >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
+    """
+    from fitroom.backends.choose import current_backend
+
+    started = time.perf_counter()
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise InputError(
+            f"`batch_size` must be a positive whole number. Received: {batch_size!r}.",
+            hint="the samples of one optimizer step, such as 32",
+        )
+    card = choose_card(gpu)
+    recipe = recipe or Recipe()
+    backend = current_backend()
+    request = StepRequest(
+        batch_size=batch_size,
+        card=card,
+        recipe=recipe,
+        limit_bytes=None if limit is None else parse_bytes(limit),
+        optimizer=optimizer,
+        loss=loss,
+        training=training,
+        measure=measure,
+    )
+    traced = backend.trace(model, request)
+    return Estimate(
+        peak_bytes=traced.timeline.peak_bytes,
+        required_bytes=traced.required_bytes,
+        device_bytes=traced.required_bytes + context_bytes(card, backend.name),
+        timeline=traced.timeline,
+        method=traced.method,
+        typical_error=traced.typical_error,
+        model=model.name,
+        backend=backend.name,
+        gpu=card.name,
+        limit_bytes=traced.limit_bytes,
+        batch_size=batch_size,
+        precision=traced.precision,
+        recipe=recipe,
+        seconds=time.perf_counter() - started,
+        training=training,
+        versions=traced.versions,
+        notes=traced.notes,
+    )
+
+
+def choose_card(gpu: str | Card | None) -> Card:
+    """The card named, or the one in this machine, or else the default."""
+    from fitroom.watch.nvml import live_gpus
+
+    if isinstance(gpu, Card):
+        return gpu
+    if gpu is not None:
+        return find_card(gpu)
+    gpus = live_gpus()
+    return find_card(gpus[0].name if gpus else DEFAULT_GPU)
