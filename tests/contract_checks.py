@@ -184,6 +184,20 @@ def test_release_gives_free_blocks_back(backend, device):
         assert after <= before - 64 * MIB
 
 
+@pytest.mark.skipif(NAME != "jax", reason="compiled functions are cached beyond their owners on JAX alone")
+def test_release_drops_compiled_functions(backend):
+    import jax
+
+    traces = []
+    compiled = jax.jit(lambda x: traces.append(x) or x + 1)
+    compiled(1.0)
+    compiled(1.0)
+    assert len(traces) == 1
+    backend.release()
+    compiled(1.0)
+    assert len(traces) == 2
+
+
 def test_real_out_of_memory_is_recognised(backend, out_of_memory):
     assert backend.is_out_of_memory(out_of_memory)
     hold(backend, HELD_BYTES)  # and the process goes on

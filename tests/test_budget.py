@@ -6,8 +6,8 @@ import pytest
 
 from fitroom.budget import Budget
 from fitroom.errors import InputError
-from fitroom.estimate.cards import find_card
-from fitroom.estimate.overhead import context_bytes
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.overhead import context_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
 
 MIB = 1024**2

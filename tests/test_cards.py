@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimate.cards import Card, all_cards, family, find_card
+from fitroom.estimating.cards import Card, all_cards, family, find_card
 
 FP32_LANES = {
     (6, 0): 64,

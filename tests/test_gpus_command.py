@@ -9,7 +9,7 @@ from fitroom.budget import Budget
 from fitroom.cli import gpus
 from fitroom.cli.main import fitroom
 from fitroom.errors import UnknownNameError
-from fitroom.estimate.cards import all_cards
+from fitroom.estimating.cards import all_cards
 from fitroom.watch.nvml import LiveGpu
 
 T4 = LiveGpu(index=0, name="Tesla T4", memory_bytes=15360 * 1024**2, used_bytes=1024**3)

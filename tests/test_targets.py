@@ -3,8 +3,8 @@ import re
 import pytest
 
 from fitroom.errors import InputError
-from fitroom.estimate.cards import Card, all_cards, find_card
-from fitroom.estimate.targets import target_description
+from fitroom.estimating.cards import Card, all_cards, find_card
+from fitroom.estimating.targets import target_description
 
 GIB = 1024**3
 NVIDIA = [card for card in all_cards() if card.compute_capability is not None]

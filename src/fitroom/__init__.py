@@ -1,3 +1,18 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
+from fitroom.budget import Budget as Budget
+from fitroom.errors import BackendError as BackendError
+from fitroom.errors import CompilerError as CompilerError
+from fitroom.errors import FitroomError as FitroomError
+from fitroom.errors import InputError as InputError
+from fitroom.errors import MissingExtraError as MissingExtraError
+from fitroom.errors import ModelError as ModelError
+from fitroom.errors import UnknownNameError as UnknownNameError
+from fitroom.estimating.cards import Card as Card
+from fitroom.estimating.cards import find_card as find_card
+from fitroom.estimating.estimate import estimate as estimate
+from fitroom.estimating.result import Estimate as Estimate
+from fitroom.estimating.timeline import Timeline as Timeline
+from fitroom.recipe import Recipe as Recipe
+
 __version__ = "0.1.0"

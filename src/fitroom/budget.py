@@ -39,7 +39,7 @@ class Budget:
 
 
 def _of_text(text: str, backend: str | None) -> Budget:
-    from fitroom.estimate.cards import find_card
+    from fitroom.estimating.cards import find_card
 
     # Cards first: "3060" is a card people have, and no one trains in 3,060 bytes.
     try:
@@ -49,14 +49,14 @@ def _of_text(text: str, backend: str | None) -> Budget:
             return Budget(bytes=parse_bytes(text), source="given")
         except InputError:
             raise _not_a_budget(text, unknown.suggestions) from None
-    from fitroom.estimate.overhead import context_bytes
+    from fitroom.estimating.overhead import context_bytes
 
     return _less_overhead(card.name, card.memory_bytes, context_bytes(card, backend))
 
 
 def _of_live_card(backend: str | None) -> Budget:
-    from fitroom.estimate.cards import Card, find_card
-    from fitroom.estimate.overhead import context_bytes
+    from fitroom.estimating.cards import Card, find_card
+    from fitroom.estimating.overhead import context_bytes
     from fitroom.watch.nvml import live_gpus
 
     gpus = live_gpus()

@@ -8,7 +8,7 @@ A capability that a framework lacks is a flag here, not a surprise at run time.
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fitroom.estimate.step import StepRequest, TracedStep
+from fitroom.estimating.step import StepRequest, TracedStep
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
 

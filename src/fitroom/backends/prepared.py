@@ -13,7 +13,7 @@ from typing import Any
 from fitroom.backends.keras_batch import input_specs, target_specs
 from fitroom.backends.keras_layers import precision_of
 from fitroom.errors import ModelError
-from fitroom.estimate.step import StepRequest
+from fitroom.estimating.step import StepRequest
 
 DEFAULT_OPTIMIZER = "adam"
 _DEFAULT_LOSSES = {"softmax": "sparse_categorical_crossentropy", "sigmoid": "binary_crossentropy"}

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fitroom.budget import Budget
 from fitroom.errors import UnknownNameError
-from fitroom.estimate.cards import Card, all_cards, find_card
+from fitroom.estimating.cards import Card, all_cards, find_card
 from fitroom.units import format_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from fitroom.estimate.timeline import KINDS, Kind, Moment, Phase, Timeline
+from fitroom.estimating.timeline import KINDS, Kind, Moment, Phase, Timeline
 
 MAX_COLUMNS = 800
 _MAX_BAND_CELLS = 60

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fitroom.errors import MissingExtraError
-from fitroom.estimate.result import Estimate
+from fitroom.estimating.result import Estimate
 from fitroom.report import marks, words
 from fitroom.report.columns import columns, phase_bands
 from fitroom.report.palette import ALARM, INK, PAPER

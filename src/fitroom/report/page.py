@@ -7,7 +7,7 @@ from importlib.resources import files
 from string import Template
 
 from fitroom import __version__
-from fitroom.estimate.result import Estimate
+from fitroom.estimating.result import Estimate
 from fitroom.report import words
 from fitroom.report.columns import columns
 from fitroom.report.figure import NARROW, WIDE, Layout, draw

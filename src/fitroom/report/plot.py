@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from fitroom.errors import InputError
-from fitroom.estimate.result import Estimate
+from fitroom.estimating.result import Estimate
 from fitroom.report.figure import ALONE, draw
 from fitroom.report.page import page
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fitroom.estimate.result import Estimate
+from fitroom.estimating.result import Estimate
 from fitroom.units import format_bytes
 
 _BACKEND_NAMES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}

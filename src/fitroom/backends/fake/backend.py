@@ -6,8 +6,8 @@ from typing import Any
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.fake import memory, out_of_memory
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
-from fitroom.estimate.step import StepRequest, TracedStep
-from fitroom.estimate.timeline import Timeline
+from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.estimating.timeline import Timeline
 
 
 class FakeBackend:

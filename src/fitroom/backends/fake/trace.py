@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from fitroom.estimate.step import StepRequest, TracedStep
-from fitroom.estimate.timeline import Buffer, Kind, Moment, Timeline
+from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
 
 GROWS_WITH_THE_BATCH: frozenset[Kind] = frozenset({"activations", "input", "workspace"})
 

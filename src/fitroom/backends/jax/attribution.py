@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fitroom.backends.jax.origin import Origins
 from fitroom.backends.jax.step import Argument
 from fitroom.backends.jax.xla_dump import Allocation, Dump, Value
-from fitroom.estimate.timeline import Buffer, Moment, Timeline
+from fitroom.estimating.timeline import Buffer, Moment, Timeline
 
 ALIGNMENT_BYTES = 256
 """XLA's allocator hands out multiples of this."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.jax import memory, out_of_memory
-from fitroom.estimate.step import StepRequest, TracedStep
+from fitroom.estimating.step import StepRequest, TracedStep
 
 
 class JaxBackend:

@@ -15,10 +15,10 @@ from fitroom.backends.jax.attribution import timeline_of
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.jax.xla_dump import read_dump
 from fitroom.errors import CompilerError
-from fitroom.estimate import cache
-from fitroom.estimate.cards import Card
-from fitroom.estimate.targets import target_description
-from fitroom.estimate.timeline import Timeline
+from fitroom.estimating import cache
+from fitroom.estimating.cards import Card
+from fitroom.estimating.targets import target_description
+from fitroom.estimating.timeline import Timeline
 
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from fitroom.backends.jax.step import Argument
 from fitroom.backends.jax.xla_dump import Dump, Value
-from fitroom.estimate.timeline import Kind, Phase
+from fitroom.estimating.timeline import Kind, Phase
 
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 _KIND_OF_PHASE: dict[Phase | None, Kind] = {

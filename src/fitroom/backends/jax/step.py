@@ -10,7 +10,7 @@ import keras
 from fitroom.backends.keras_layers import layer_names, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
 from fitroom.errors import ModelError
-from fitroom.estimate.timeline import Kind
+from fitroom.estimating.timeline import Kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

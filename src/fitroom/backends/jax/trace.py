@@ -6,8 +6,8 @@ from typing import Any
 from fitroom.backends.jax.compiler import StepCompiler, compiler_version
 from fitroom.backends.jax.step import JaxStep, predict_step, training_step
 from fitroom.backends.prepared import prepared
-from fitroom.estimate.cards import Card
-from fitroom.estimate.step import StepRequest, TracedStep
+from fitroom.estimating.cards import Card
+from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.units import format_bytes
 
 DEFAULT_POOL_PERCENT = 75

@@ -5,7 +5,7 @@ from typing import Any
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.tensorflow import memory, out_of_memory
 from fitroom.errors import BackendError
-from fitroom.estimate.step import StepRequest, TracedStep
+from fitroom.estimating.step import StepRequest, TracedStep
 
 
 class TensorFlowBackend:

@@ -1,6 +1,6 @@
 """What a card's memory is spent on before the first tensor."""
 
-from fitroom.estimate.cards import Card
+from fitroom.estimating.cards import Card
 
 _MIB = 1024**2
 _GIB = 1024**3

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fitroom.estimate.cards import Card
-from fitroom.estimate.result import Method
-from fitroom.estimate.timeline import Timeline
+from fitroom.estimating.cards import Card
+from fitroom.estimating.result import Method
+from fitroom.estimating.timeline import Timeline
 from fitroom.recipe import Recipe
 
 

@@ -4,10 +4,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fitroom.errors import InputError
-from fitroom.estimate.cards import Card, find_card
-from fitroom.estimate.overhead import context_bytes
-from fitroom.estimate.result import Estimate
-from fitroom.estimate.step import StepRequest
+from fitroom.estimating.cards import Card, find_card
+from fitroom.estimating.overhead import context_bytes
+from fitroom.estimating.result import Estimate
+from fitroom.estimating.step import StepRequest
 from fitroom.recipe import Recipe
 from fitroom.units import parse_bytes
 

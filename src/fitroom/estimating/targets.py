@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fitroom.errors import InputError
-from fitroom.estimate.cards import Card
+from fitroom.estimating.cards import Card
 
 _KIB = 1024
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fitroom.estimate.timeline import KINDS, PHASES, Kind, Phase, Timeline
+from fitroom.estimating.timeline import KINDS, PHASES, Kind, Phase, Timeline
 from fitroom.recipe import Recipe
 
 Method = Literal["compiled", "traced", "measured"]

@@ -69,7 +69,7 @@ class Card:
 @cache
 def all_cards() -> tuple[Card, ...]:
     """Every card of the catalogue, grouped by architecture."""
-    text = resources.files("fitroom.estimate").joinpath("cards.csv").read_text(encoding="utf-8")
+    text = resources.files("fitroom.estimating").joinpath("cards.csv").read_text(encoding="utf-8")
     return tuple(_read(row) for row in csv.DictReader(text.splitlines()))
 
 
