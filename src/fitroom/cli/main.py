@@ -17,6 +17,9 @@ COMMANDS = {
 }
 
 
+_DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error.")
+
+
 class _LazyGroup(click.Group):
     """Lists commands without importing them."""
 
@@ -27,6 +30,7 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"fitroom.cli.{name}").command
+        command.params.append(_DEBUG)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -36,11 +40,9 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="fitroom %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def fitroom(ctx: click.Context, debug: bool) -> None:
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def fitroom() -> None:
     """Train any Keras model in the GPU memory you have."""
-    ctx.obj = {"debug": debug}
 
 
 def main() -> NoReturn:
@@ -56,16 +58,23 @@ def main() -> NoReturn:
     except click.Abort:
         click.echo("interrupted", err=True)
         status = 130
-    except FitroomError as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        report(error)
-        status = 1
     except BrokenPipeError:
         # The reader left, as `| head` does: nothing more to say, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except Exception as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        report(error if isinstance(error, FitroomError) else _unexpected(error))
+        status = 1
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _unexpected(error: Exception) -> FitroomError:
+    return FitroomError(
+        f"{type(error).__name__}: {error}",
+        hint="this was not foreseen; the same command with --debug shows where it happened",
+    )
 
 
 def report(error: FitroomError) -> None:

@@ -58,7 +58,7 @@ def estimate(
             f"`batch_size` must be a positive whole number. Received: {batch_size!r}.",
             hint="the samples of one optimizer step, such as 32",
         )
-    card = choose_card(gpu)
+    card, card_notes = choose_card(gpu)
     recipe = recipe or Recipe()
     backend = current_backend()
     request = StepRequest(
@@ -89,17 +89,19 @@ def estimate(
         seconds=time.perf_counter() - started,
         training=training,
         versions=traced.versions,
-        notes=traced.notes,
+        notes=(*card_notes, *traced.notes),
     )
 
 
-def choose_card(gpu: str | Card | None) -> Card:
-    """The card named, or the one in this machine, or else the default."""
+def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
+    """The card named, or the one in this machine, or else the default; and what to say of the choice."""
     from fitroom.watch.nvml import live_gpus
 
     if isinstance(gpu, Card):
-        return gpu
+        return gpu, ()
     if gpu is not None:
-        return find_card(gpu)
-    gpus = live_gpus()
-    return find_card(gpus[0].name if gpus else DEFAULT_GPU)
+        return find_card(gpu), ()
+    if gpus := live_gpus():
+        return find_card(gpus[0].name), ()
+    card = find_card(DEFAULT_GPU)
+    return card, (f"No card was named and none is in this machine: this is for a {card.name}, the default.",)

@@ -1,7 +1,7 @@
 """An estimate: what a recipe takes on a card under an allocator limit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fitroom.estimating.timeline import KINDS, PHASES, Kind, Phase, Timeline
@@ -73,9 +73,7 @@ class Estimate:
     @property
     def by_layer(self) -> tuple[LayerBytes, ...]:
         """The peak split by layer, largest first; sums to `peak_bytes`."""
-        return tuple(
-            LayerBytes(layer=layer, bytes=size) for layer, size in self.timeline.by_layer().items()
-        )
+        return tuple(LayerBytes(layer=layer, bytes=size) for layer, size in self.timeline.by_layer().items())
 
     @property
     def by_phase(self) -> dict[Phase, int | None]:
@@ -87,8 +85,8 @@ class Estimate:
         """Whether training runs under the limit it is for."""
         return self.required_bytes <= self.limit_bytes
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON. The timeline is left out: it is long, and `by_*` carry its findings."""
+    def to_dict(self, *, with_timeline: bool = False) -> dict[str, Any]:
+        """As plain values, for JSON. The timeline is long, and `by_*` carry its findings: it comes on request."""
         return {
             "model": self.model,
             "backend": self.backend,
@@ -111,4 +109,24 @@ class Estimate:
             "versions": dict(self.versions),
             "notes": list(self.notes),
             "seconds": round(self.seconds, 2),
+            **({"timeline": self.timeline.to_dict()} if with_timeline else {}),
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
+        """The estimate that `to_dict(with_timeline=True)` wrote."""
+        plain = {field.name: data[field.name] for field in fields(cls)}
+        return cls(
+            **plain
+            | {
+                "timeline": Timeline.from_dict(data["timeline"]),
+                "recipe": Recipe(**data["recipe"]),
+                "notes": tuple(data["notes"]),
+            }
+        )
+
+    def __rich__(self) -> Any:
+        """As text, where rich prints it."""
+        from fitroom.report.terminal import estimate_text
+
+        return estimate_text(self)

@@ -73,6 +73,13 @@ class Timeline:
         """The layer whose operation runs at the peak."""
         return self.moments[self.peak_moment].layer
 
+    def with_peak(self, peak_bytes: int) -> "Timeline":
+        """The same with a peak that was measured; what the buffers do not explain is of kind "other"."""
+        unexplained = Buffer(
+            size_bytes=peak_bytes - self.peak_bytes, kind="other", layer=None, first=0, last=len(self.moments) - 1
+        )
+        return Timeline(buffers=(*self.buffers, unexplained), moments=self.moments)
+
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; every kind is named and the sum is `peak_bytes`."""
         split = Counter(dict.fromkeys(KINDS, 0))
@@ -121,7 +128,5 @@ class Timeline:
                 Buffer(size_bytes=size, kind=kind, layer=layer, first=first, last=last)
                 for size, kind, layer, first, last in data["buffers"]
             ),
-            moments=tuple(
-                Moment(name=name, layer=layer, phase=phase) for name, layer, phase in data["moments"]
-            ),
+            moments=tuple(Moment(name=name, layer=layer, phase=phase) for name, layer, phase in data["moments"]),
         )

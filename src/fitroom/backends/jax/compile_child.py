@@ -12,10 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-
-# Before JAX is imported: it must not look for a GPU here, nor check the CUDA libraries it would need to run.
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from typing import Any
 
 import jax
 from jax.experimental import topologies
@@ -40,16 +37,20 @@ def main(step_file: Path, target_file: Path, dump_folder: Path) -> None:
     os._exit(0 if dump_is_complete(dump_folder) else 1)
 
 
-def _compile(step_file: Path, target_file: Path, dump_folder: Path) -> None:
+def jitted_step(step_file: Path, device: Any) -> tuple[Any, Any]:
+    """The exported step as Keras jits it, and its arguments on the device, as `jax.ShapeDtypeStruct`s."""
     step = jax.export.deserialize(bytearray(step_file.read_bytes()))
-    card = topologies.get_topology_desc(
-        platform="cuda", target_config=target_file.read_text(), topology="1x1x1"
-    ).devices[0]
-    sharding = jax.sharding.SingleDeviceSharding(card)
+    sharding = jax.sharding.SingleDeviceSharding(device)
     specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in step.in_avals]
     arguments, _ = jax.tree.unflatten(step.in_tree, specs)
-    jitted = jax.jit(step.call, donate_argnums=0, keep_unused=True)
-    lowered = jitted.trace(*arguments).lower(lowering_platforms=("cuda",))
+    return jax.jit(step.call, donate_argnums=0, keep_unused=True), arguments
+
+
+def _compile(step_file: Path, target_file: Path, dump_folder: Path) -> None:
+    target = target_file.read_text()
+    card = topologies.get_topology_desc(platform="cuda", target_config=target, topology="1x1x1").devices[0]
+    jitted, specs = jitted_step(step_file, card)
+    lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
     lowered.compile(compiler_options={**COMPILER_OPTIONS, "xla_dump_to": str(dump_folder)})
 
 

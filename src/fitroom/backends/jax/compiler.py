@@ -74,6 +74,8 @@ class StepCompiler:
             command = [sys.executable, "-m", "fitroom.backends.jax.compile_child"]
             finished = subprocess.run(
                 [*command, step_file, target_file, dump_folder],
+                # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
+                env=os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

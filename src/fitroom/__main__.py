@@ -1,0 +1,5 @@
+"""`python -m fitroom`: the command line."""
+
+from fitroom.cli.main import main
+
+main()

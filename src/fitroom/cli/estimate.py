@@ -1,0 +1,135 @@
+"""`fitroom estimate`: how much memory a training step takes, without running it."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fitroom.cli.batch_sizes import BatchSizes
+from fitroom.recipe import Recipe
+
+_EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+
+
+@click.command(name="estimate", epilog=_EPILOG)
+@click.argument("model")
+@click.option(
+    "--batch-size",
+    type=BatchSizes(),
+    default="32",
+    show_default=True,
+    metavar="N[,N...]",
+    help="Samples per optimizer step; several give a table.",
+)
+@click.option("--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures.")
+@click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
+@click.option("--backend", metavar="NAME", help="jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]")
+@click.option("--gpu", metavar="NAME", help="The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
+@click.option("--limit", metavar="SIZE", help="The allocator's limit, such as 12GiB.  [default: the framework's own]")
+@click.option("--precision", metavar="POLICY", help="A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
+@click.option("--optimizer", metavar="NAME", help="Any of keras.optimizers.  [default: the model's own, else adam]")
+@click.option(
+    "--accumulate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The batch in N micro-steps with Keras's own gradient accumulation.",
+)
+@click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
+@click.option("--input-dtype", metavar="DTYPE", help="In which dtype a batch arrives on the card, such as uint8.")
+@click.option("--inference", is_flag=True, help="The step of predict instead of fit.")
+@click.option("--measure", is_flag=True, help="Run the step on this machine's card instead of predicting it.")
+@click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the step: .svg, .png or .html.")
+def command(
+    model: str,
+    batch_size: tuple[int, ...],
+    classes: int | None,
+    backend: str | None,
+    gpu: str | None,
+    limit: str | None,
+    inference: bool,
+    measure: bool,
+    unsafe: bool,
+    as_json: bool,
+    timeline: bool,
+    plot: Path | None,
+    accumulate: int | None,
+    **knobs: Any,
+) -> None:
+    """How much memory one training step of MODEL takes, by kind, layer and phase, without running it.
+
+    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
+    returns the model: build.py:make_model or package.module:make_model.
+
+    \b
+    fitroom estimate xception --batch-size 64 --backend jax --gpu H200
+    fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
+    fitroom estimate model.keras --plot memory.html
+    """
+    from fitroom.cli.estimate_job import EstimateJob
+    from fitroom.estimating.result import Estimate
+
+    everywhere = (backend or "").lower() == "all"
+    if plot and (everywhere or len(batch_size) > 1):
+        raise click.UsageError("--plot draws one step: give it one --batch-size and one --backend")
+    if timeline and not as_json:
+        raise click.UsageError("--timeline is for --json; --plot draws it")
+    job = EstimateJob(
+        model=model,
+        batch_sizes=batch_size,
+        classes=classes,
+        recipe=Recipe(keras_accumulation=accumulate, **knobs),
+        gpu=gpu,
+        limit=limit,
+        training=not inference,
+        measure=measure,
+        unsafe=unsafe,
+    )
+    with _progress() as say:
+        cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
+    estimates = [cell for cell in cells if isinstance(cell, Estimate)]
+    if plot:
+        from fitroom.report.plot import save_plot
+
+        save_plot(estimates[0], plot)
+        click.echo(f"drawn: {plot}", err=True)
+    if as_json:
+        found = [cell.to_dict(with_timeline=timeline) for cell in estimates]
+        alone = len(batch_size) == 1 and not everywhere
+        click.echo(json.dumps(found[0] if alone else {"estimates": found, "refusals": _refusals(cells)}, indent=2))
+    else:
+        _print(cells)
+    if not estimates:
+        raise click.exceptions.Exit(1)
+
+
+def _print(cells: Sequence[Any]) -> None:
+    from rich.console import Console
+
+    from fitroom.report.terminal import estimates_table
+
+    Console().print(cells[0] if len(cells) == 1 else estimates_table(cells))
+
+
+def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
+    from fitroom.report.comparison import Refusal
+
+    return [vars(cell) for cell in cells if isinstance(cell, Refusal)]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Say on stderr what is under way: one line that changes in a terminal, a line each in a log."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{text} ...", highlight=False, soft_wrap=True)
+        return
+    with console.status("starting") as status:
+        yield lambda text: status.update(f"{text} ...")

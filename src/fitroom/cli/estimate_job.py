@@ -1,0 +1,157 @@
+"""What `fitroom estimate` was asked for, carried out in this process or in one process a backend.
+
+Keras has one backend a process, fixed at its first import. So a job settles the backend, then imports Keras; and
+for several backends it is sent, as JSON, to a process for each:
+
+    python -m fitroom.cli.estimate_job JOB BACKEND
+"""
+
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fitroom.backends.choose import INSTALLABLE, choose_backend
+from fitroom.errors import CompilerError, FitroomError, InputError, UnknownNameError
+from fitroom.estimating.estimate import choose_card, estimate
+from fitroom.estimating.result import Estimate
+from fitroom.models.source import ModelSource, load_model
+from fitroom.recipe import Recipe
+from fitroom.report.comparison import Cell, Refusal
+from fitroom.units import parse_bytes
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateJob:
+    """One model, one recipe and card, one batch size or several."""
+
+    model: str
+    batch_sizes: tuple[int, ...]
+    classes: int | None
+    recipe: Recipe
+    gpu: str | None
+    limit: str | None
+    training: bool
+    measure: bool
+    unsafe: bool
+
+    def run(self, backend: str | None, say: Callable[[str], None]) -> list[Cell]:
+        """Estimate every batch size on one backend, in this process. `say` hears what is under way."""
+        self._check()
+        backend = choose_backend(backend)
+        _quieten(backend, self.measure)
+        say(f"building {self.model}")
+        # A model without values still draws seeds; the same ones each time, so that the cache finds it again.
+        random.seed(0)
+        model = load_model(
+            ModelSource(
+                text=self.model,
+                image_size=self.recipe.image_size,
+                classes=self.classes,
+                precision=self.recipe.precision,
+                unsafe=self.unsafe,
+            )
+        )
+        _check_keras_names(self.recipe)
+        return [self._estimate(model, backend, batch_size, say) for batch_size in self.batch_sizes]
+
+    def run_everywhere(self, say: Callable[[str], None]) -> list[Cell]:
+        """Estimate on all backends, each in a process of its own, side by side."""
+        self._check()
+        say(f"estimating {self.model} on {', '.join(INSTALLABLE)}")
+        with ThreadPoolExecutor(len(INSTALLABLE)) as pool:
+            return [cell for cells in pool.map(self._run_in_child, INSTALLABLE) for cell in cells]
+
+    def _check(self) -> None:
+        """What can be told to be wrong before anything slow is imported."""
+        choose_card(self.gpu)
+        if self.limit is not None:
+            parse_bytes(self.limit)
+        if self.recipe.precision not in (None, *PRECISIONS):
+            raise UnknownNameError(
+                "precision", str(self.recipe.precision), PRECISIONS, more=f"known are: {', '.join(PRECISIONS)}"
+            )
+
+    def _estimate(self, model: Any, backend: str, batch_size: int, say: Callable[[str], None]) -> Cell:
+        say(f"estimating {self.model}, batch {batch_size}, on {backend}")
+        try:
+            return estimate(
+                model,
+                batch_size,
+                recipe=self.recipe,
+                gpu=self.gpu,
+                limit=self.limit,
+                training=self.training,
+                measure=self.measure,
+            )
+        except CompilerError as error:
+            if len(self.batch_sizes) == 1:
+                raise
+            return Refusal(backend=backend, batch_size=batch_size, reason=error.message)
+
+    def _run_in_child(self, backend: str) -> list[Cell]:
+        command = [sys.executable, "-m", __spec__.name, json.dumps(asdict(self)), backend]
+        environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
+        finished = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
+        lines = finished.stdout.splitlines()
+        if finished.returncode == 0 and lines:
+            return [_cell_from_dict(data) for data in json.loads(lines[-1])]
+        said = finished.stderr.strip().splitlines()[-1:] or ["the process ended without a word"]
+        reason = lines[-1] if finished.returncode == 1 and lines else said[0]
+        return [Refusal(backend=backend, batch_size=size, reason=reason) for size in self.batch_sizes]
+
+
+def _quieten(backend: str, measure: bool) -> None:
+    """Keep frameworks from chatting on stderr, and JAX from taking a card that is only being asked about."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("jax_plugins").setLevel(logging.ERROR)
+    if backend == "jax":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+def _check_keras_names(recipe: Recipe) -> None:
+    """Names that only Keras knows."""
+    import keras
+
+    optimizers = {name.lower(): name for name in dir(keras.optimizers) if name[0].isupper() and name != "Optimizer"}
+    if recipe.optimizer and recipe.optimizer.lower() not in optimizers:
+        raise UnknownNameError("optimizer", recipe.optimizer, optimizers, more="any of keras.optimizers")
+    if recipe.input_dtype:
+        try:
+            keras.KerasTensor((1,), dtype=recipe.input_dtype)
+        except ValueError as error:
+            raise InputError(
+                f"Unknown dtype for the input. Received: {recipe.input_dtype!r}.", hint="uint8, float16, float32, int32"
+            ) from error
+
+
+def _cell_from_dict(data: dict[str, Any]) -> Cell:
+    return Refusal(**data) if "reason" in data else Estimate.from_dict(data)
+
+
+def _main(job_text: str, backend: str) -> None:
+    """A child process: the last line of stdout is its answer, or with exit code 1 the reason why there is none."""
+    fields = json.loads(job_text)
+    job = EstimateJob(**fields | {"recipe": Recipe(**fields["recipe"]), "batch_sizes": tuple(fields["batch_sizes"])})
+    try:
+        cells = job.run(backend, say=lambda _: None)
+    except FitroomError as error:
+        print(" ".join(filter(None, [error.message, error.hint and f"hint: {error.hint}"])).replace("\n", " "))
+        sys.exit(1)
+    print(json.dumps([_cell_to_dict(cell) for cell in cells]))
+
+
+def _cell_to_dict(cell: Cell) -> dict[str, Any]:
+    return cell.to_dict(with_timeline=True) if isinstance(cell, Estimate) else asdict(cell)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

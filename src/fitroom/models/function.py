@@ -1,0 +1,103 @@
+"""Models from a function of the user's: `build.py:make_model` or `package.module:make_model`."""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fitroom.errors import InputError, ModelError, UnknownNameError
+
+_FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
+
+
+def is_function(text: str) -> bool:
+    """Whether the text names a function in a file or module."""
+    return _FUNCTION.fullmatch(text) is not None or text.endswith(".py")
+
+
+def call_function(text: str, precision: str | None) -> Any:
+    """The model that the function returns. What it prints goes to stderr: stdout is for results."""
+    match = _FUNCTION.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{text!r} names a file but no function in it.",
+            hint=f"say which function builds the model: {text}:make_model",
+        )
+    with contextlib.redirect_stdout(sys.stderr):
+        function = _find(_load(match["place"]), match["name"], text)
+        return _call(function, text, precision)
+
+
+def _load(place: str) -> ModuleType:
+    """The module, from a file or by import."""
+    if not place.endswith(".py"):
+        # As `python -m` does: what lies in the current folder can be imported.
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name and place.split(".")[0] == error.name.split(".")[0]:
+                raise InputError(
+                    f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
+                ) from error
+            raise _failed(place, error) from error
+        except Exception as error:
+            raise _failed(place, error) from error
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise InputError(f"There is no file {place!r}.", hint="check the path; it is read from the current folder")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{place!r} cannot be imported.", hint="it must be a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _failed(place, error) from error
+    return module
+
+
+def _find(module: ModuleType, name: str, text: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+            raise UnknownNameError(f"function in {text.rpartition(':')[0]}", name, functions)
+        found = getattr(found, part)
+    if not callable(found):
+        raise ModelError(
+            f"{text} is a {type(found).__name__}, not a function.", hint="name a function that returns the model"
+        )
+    return found
+
+
+def _call(function: Any, text: str, precision: str | None) -> Any:
+    import keras
+
+    if precision:
+        keras.config.set_dtype_policy(precision)
+    try:
+        model = function()
+    except Exception as error:
+        raise _failed(text, error) from error
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"{text} returned {type(model).__name__}. Expected: a keras.Model.",
+            hint="return the model from the function, built and, if you like, compiled",
+        )
+    return model
+
+
+def _failed(place: str, error: Exception) -> ModelError:
+    said = str(error).strip().splitlines()
+    return ModelError(
+        f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",
+        hint="`fitroom --debug estimate ...` shows the whole traceback",
+    )

@@ -1,0 +1,72 @@
+"""Models from `.keras` files, read in Keras's safe mode and without their weights' values."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from fitroom.backends.prepared import without_values
+from fitroom.errors import InputError, ModelError
+
+_CONFIG = "config.json"
+_UNSAFE_MARKS = ("safe_mode", "unsafe", "lambda")
+
+
+def is_keras_file(text: str) -> bool:
+    """Whether the text means a file: by its suffix, or because there is one of that name."""
+    return text.endswith((".keras", ".h5", ".hdf5")) or Path(text).exists()
+
+
+def read_model(text: str, *, unsafe: bool) -> Any:
+    """The model of the file, compiled as it was saved."""
+    path = Path(text)
+    config = _read_config(path)
+    compile_config = config.pop("compile_config", None)
+    try:
+        import keras
+
+        with without_values():
+            model = keras.saving.deserialize_keras_object(config, safe_mode=not unsafe)
+        if compile_config:
+            model.compile(**keras.saving.deserialize_keras_object(compile_config, safe_mode=not unsafe))
+    except Exception as error:
+        raise _unreadable(path, error, unsafe) from error
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"{path} holds a {type(model).__name__}, not a model.", hint="save the model itself with `model.save(path)`"
+        )
+    return model
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise InputError(f"There is no file {str(path)!r}.", hint="check the path; it is read from the current folder")
+    if path.suffix in (".h5", ".hdf5"):
+        raise InputError(
+            f"{path} is in the older HDF5 format. Expected: a .keras file.",
+            hint="load it with `keras.saving.load_model` and save it again as `model.save('model.keras')`",
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config: dict[str, Any] = json.loads(archive.read(_CONFIG))
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder. Expected: a .keras file.", hint="give the .keras file itself") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"{path} is not a whole .keras file: {str(error).strip(chr(39))}.",
+            hint="it may have been cut short while it was copied or saved; make it anew with `model.save(path)`",
+        ) from error
+    return config
+
+
+def _unreadable(path: Path, error: Exception, unsafe: bool) -> ModelError:
+    said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    if not unsafe and any(mark in str(error).lower() for mark in _UNSAFE_MARKS):
+        return ModelError(
+            f"{path} brings Python code of its own, as a Lambda layer does, which safe mode does not run.",
+            hint="if you trust where the file is from, add --unsafe",
+        )
+    return ModelError(
+        f"The model in {path} could not be rebuilt: {said}",
+        hint="a model with classes of your own needs their code: write a function that loads it, as file.py:function",
+    )
