@@ -1,4 +1,7 @@
-"""JAX's devices and what its allocator counts: on a GPU or TPU; nothing on the CPU."""
+"""JAX's devices and what its allocator counts.
+
+It counts on a GPU, except under XLA_PYTHON_CLIENT_ALLOCATOR=platform, and not on the CPU.
+"""
 
 import contextlib
 import gc
@@ -26,9 +29,10 @@ def devices() -> tuple[Device, ...]:
 
 def read_memory(device: Device) -> MemoryReading:
     """The counters of a device, after pending work is done."""
-    # An array whose computation failed is its owner's to find, and holds nothing.
-    with contextlib.suppress(jax.errors.JaxRuntimeError):
-        jax.block_until_ready(jax.live_arrays())
+    for array in jax.live_arrays():
+        # JAX tells of a failed computation whoever waits for its array; that is the owner's to handle, not ours.
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            array.block_until_ready()
     counted = _local_devices()[device.name].memory_stats() or {}
     return MemoryReading(
         in_use_bytes=counted.get("bytes_in_use"),

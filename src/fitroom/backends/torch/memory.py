@@ -1,5 +1,6 @@
-"""PyTorch's devices and what its allocators count: on CUDA and XPU all but the odd limit, on MPS no peak, on the
-CPU nothing.
+"""PyTorch's devices and what its allocators count.
+
+On CUDA all four counters; on XPU all but the limit; on MPS all but the peak; on the CPU none.
 """
 
 import gc
