@@ -17,24 +17,32 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from fitroom.backends.jax.xla_dump import dump_is_complete
+from fitroom.backends.jax.xla_dump import dumped_bytes
 
 COMPILER_OPTIONS = {
     "xla_gpu_autotune_level": 0,  # there is no GPU to time kernels on
     "xla_backend_optimization_level": 0,
     "xla_dump_hlo_as_text": True,
 }
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.05
+_STILL_POLLS = 3
 
 
 def main(step_file: Path, target_file: Path, dump_folder: Path) -> None:
     """Compile until the dump is complete, then leave."""
     compiler = threading.Thread(target=_compile, args=(step_file, target_file, dump_folder), daemon=True)
     compiler.start()
-    while compiler.is_alive() and not dump_is_complete(dump_folder):
+    seen: list[int | None] = []
+    while compiler.is_alive() and not _stands_still(seen):
         time.sleep(_POLL_SECONDS)
+        seen.append(dumped_bytes(dump_folder))
     sys.stderr.flush()
-    os._exit(0 if dump_is_complete(dump_folder) else 1)
+    os._exit(0 if dumped_bytes(dump_folder) else 1)
+
+
+def _stands_still(seen: list[int | None]) -> bool:
+    last = seen[-_STILL_POLLS:]
+    return len(last) == _STILL_POLLS and None not in last and len(set(last)) == 1
 
 
 def jitted_step(step_file: Path, device: Any) -> tuple[Any, Any]:

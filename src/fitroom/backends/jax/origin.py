@@ -1,26 +1,18 @@
 """Where an XLA instruction comes from: which Keras layer, which phase of the step, which kind of memory.
 
-JAX writes the scopes of the traced function into every operation, and Keras opens a scope for each layer:
-`jit(train_step)/transpose(jvp(block2))/conv/dot_general` is the backward pass of the layer `block2/conv`.
-XLA fuses and copies; what carries no name of its own takes it from what it fuses, from its operands, or, having
-none (a block of zeros to add into), from whoever uses it.
+An instruction carries the scope of the operation that it was made of (`scope.py` reads those). XLA fuses and copies;
+what carries no name of its own takes it from what it fuses, from its operands, or, having none (a block of zeros to
+add into), from whoever uses it.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from fitroom.backends.jax.scope import KIND_OF_PHASE, is_backward, layer_in, phase_in, without_brackets
 from fitroom.backends.jax.step import Argument
 from fitroom.backends.jax.xla_dump import Dump, Value
 from fitroom.estimating.timeline import Kind, Phase
 
-_BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
-_KIND_OF_PHASE: dict[Phase | None, Kind] = {
-    "forward": "activations",
-    "backward": "gradients",
-    "update": "optimizer",
-    None: "other",
-}
 _SCRATCH_TYPES = ("u8[", "s8[")
 _MAX_DEPTH = 8
 
@@ -47,21 +39,14 @@ class Origins:
         """The path of the layer that the instruction belongs to."""
         if name in self._parameters:
             return self._parameters[name].layer
-        # The last part is the operation itself, which may be called like a layer: "add", "reshape".
-        parts = _BRACKETS.sub("", self._scope(name)).split("/")[:-1]
-        return "/".join(part for part in parts if part in self._layer_names) or None
+        return layer_in(self._scope(name), self._layer_names)
 
     def phase(self, name: str) -> Phase | None:
         """The phase of the step in which the instruction runs, or None where the compiler does not tell."""
-        scope = self._scope(name)
-        if not scope:
-            return None
-        if not self._training:
-            return "forward"
+        phase = phase_in(self._scope(name), training=self._training)
         # What XLA recomputes by itself is a forward operation that runs in the backward pass.
-        if "transpose(" in scope or ".remat" in name:
-            return "backward"
-        return "forward" if "jvp(" in scope else "update"
+        recomputed = phase is not None and self._training and ".remat" in name
+        return "backward" if recomputed else phase
 
     def kind(self, value: Value) -> Kind:
         """What the memory of a temporary value is for."""
@@ -70,9 +55,9 @@ class Origins:
             return "workspace"
         if self._only_weights(value.instruction):
             return "weights"  # a copy of weights in another layout or precision
-        if "transpose(" not in self._scope(value.instruction) and ".remat" in value.instruction:
+        if not is_backward(self._scope(value.instruction)) and ".remat" in value.instruction:
             return "activations"
-        return _KIND_OF_PHASE[self.phase(value.instruction)]
+        return KIND_OF_PHASE[self.phase(value.instruction)]
 
     def _scope(self, name: str) -> str:
         """The scopes of the traced function around the instruction; "" where nothing tells."""
@@ -113,4 +98,4 @@ class Origins:
 
 def _tells(op_name: str) -> bool:
     """Whether a name says more than that it is part of the step."""
-    return len(_BRACKETS.sub("", op_name).replace("call_exported", "").strip("/").split("/")) > 1
+    return len(without_brackets(op_name).replace("call_exported", "").strip("/").split("/")) > 1

@@ -16,8 +16,6 @@ SUFFIXES = {
     "program": "gpu_after_optimizations.txt",
     "live_range": "gpu_after_optimizations-live-range.txt",
     "buffers": "gpu_after_optimizations-buffer-assignment.txt",
-    # Written last: once it is there, the others are whole.
-    "report": "gpu_after_optimizations-memory-usage-report.txt",
 }
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
@@ -31,6 +29,10 @@ _PARAMETER = re.compile(r"parameter (\d+), shape")
 _VALUE = re.compile(r"^ value: <\d+ ([\w.\-]+)(\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
 _RANGE = re.compile(r"^    ([\w.\-]+\{[\d,]*\}):(\d+)-(\d+)$", re.MULTILINE)
 _SCHEDULED = re.compile(r"^    \d+:([\w.\-]+)$", re.MULTILINE)
+
+
+Role = Literal["parameter", "temporary", "output", "constant"]
+_ROLES: dict[str, Role] = {"preallocated-temp": "temporary", "live-out": "output", "constant": "constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Allocation:
     """A block that the program asks of the allocator, or is given."""
 
     size_bytes: int
-    role: Literal["parameter", "temporary", "output", "constant"]
+    role: Role
     parameter: int | None
     values: list[Value]
 
@@ -95,7 +97,7 @@ class Dump:
 
 def read_dump(folder: Path) -> Dump:
     """Parse the dump of the one program that was compiled into `folder`."""
-    text = {key: _find(folder, suffix).read_text() for key, suffix in SUFFIXES.items() if key != "report"}
+    text = {key: _find(folder, suffix).read_text() for key, suffix in SUFFIXES.items()}
     program = _parse_program(text["program"])
     return Dump(
         program=program,
@@ -104,9 +106,14 @@ def read_dump(folder: Path) -> Dump:
     )
 
 
-def dump_is_complete(folder: Path) -> bool:
-    """Whether buffer assignment is done, after which the compiler only emits code."""
-    return any(folder.glob("*" + SUFFIXES["report"]))
+def dumped_bytes(folder: Path) -> int | None:
+    """The size of what `read_dump` reads, or None while a part of it is not there.
+
+    XLA writes these files one right after the other, in an order that changes between its versions; when their size
+    stands still, they are whole.
+    """
+    sizes = [sum(path.stat().st_size for path in folder.glob("*" + suffix)) for suffix in SUFFIXES.values()]
+    return sum(sizes) if all(sizes) else None
 
 
 def _find(folder: Path, suffix: str) -> Path:
@@ -171,12 +178,10 @@ def _parse_allocations(text: str) -> Iterator[Allocation]:
 
 
 def _new_allocation(size_bytes: int, description: str) -> Allocation | None:
-    if parameter := _PARAMETER.match(description):
+    # In this order: an argument that is updated in place is both a parameter and live out.
+    if parameter := _PARAMETER.search(description):
         return Allocation(size_bytes, "parameter", int(parameter[1]), [])
-    if "preallocated-temp" in description:
-        return Allocation(size_bytes, "temporary", None, [])
-    if "maybe-live-out" in description or description.startswith("output"):
-        return Allocation(size_bytes, "output", None, [])
-    if description.startswith("constant"):
-        return Allocation(size_bytes, "constant", None, [])
+    for mark, role in _ROLES.items():
+        if mark in description:
+            return Allocation(size_bytes, role, None, [])
     return None  # thread-local: registers of a fused kernel, not memory

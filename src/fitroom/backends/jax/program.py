@@ -1,0 +1,164 @@
+"""A traced JAX function as one flat list of operations: calls inlined, dead operations left out."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_INLINED = frozenset(
+    "jit pjit closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr remat remat2 checkpoint".split()
+)
+_LOOPS = frozenset(("scan", "while", "cond"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One operation on numbered values."""
+
+    name: str
+    """The JAX primitive: "conv_general_dilated", "add", ..."""
+
+    scope: str
+    """The scopes of the traced function around it, and its own name."""
+
+    inputs: tuple[int, ...]
+    """Values read; literals, which take no memory, are left out."""
+
+    outputs: tuple[int, ...]
+    column_length: int | None = None
+    """How many elements each sum of a reduction is made of, where it keeps the last axis; None for all else."""
+
+    bodies: "tuple[Program, ...]" = ()
+    """What a loop or a condition runs; empty for all else."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """Operations in the order of the trace."""
+
+    operations: tuple[Operation, ...]
+    arguments: tuple[int, ...]
+    """The values it is given."""
+
+    constants: tuple[int, ...]
+    """Arrays that the traced function closes over."""
+
+    results: tuple[int | None, ...]
+    """The values it returns; None where one is a literal."""
+
+    sizes_bytes: tuple[int, ...]
+    """The size of each value."""
+
+
+def program_of(jaxpr: Any, *, merged: bool) -> Program:
+    """The flat program of a closed or open jaxpr.
+
+    `merged`: what is computed twice from the same values is computed once, as a compiler has it.
+    """
+    return _Flattener(merged).flatten(getattr(jaxpr, "jaxpr", jaxpr))
+
+
+class _Flattener:
+    def __init__(self, merged: bool) -> None:
+        self._merged = merged
+        self._seen: dict[tuple[Any, ...], list[int]] = {}
+        self._sizes_bytes: list[int] = []
+        self._operations: list[Operation] = []
+
+    def flatten(self, jaxpr: Any) -> Program:
+        arguments = [self._new(variable) for variable in jaxpr.invars]
+        constants = [self._new(variable) for variable in jaxpr.constvars]
+        known = dict(zip([*jaxpr.invars, *jaxpr.constvars], [*arguments, *constants], strict=True))
+        results = self._inline(jaxpr, known, scope="")
+        return Program(
+            operations=_live(self._operations, results),
+            arguments=tuple(arguments),
+            constants=tuple(constants),
+            results=tuple(results),
+            sizes_bytes=tuple(self._sizes_bytes),
+        )
+
+    def _new(self, variable: Any) -> int:
+        self._sizes_bytes.append(_size_bytes(variable.aval))
+        return len(self._sizes_bytes) - 1
+
+    def _inline(self, jaxpr: Any, known: dict[Any, int | None], scope: str) -> list[int | None]:
+        """Add the operations of a jaxpr whose inputs are known; a literal is known as None."""
+
+        def value_of(atom: Any) -> int | None:
+            return None if hasattr(atom, "val") else known[atom]
+
+        for equation in jaxpr.eqns:
+            name = equation.primitive.name
+            around = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
+            inputs = [value_of(atom) for atom in equation.invars]
+            bodies = list(_jaxprs(equation.params.values()))
+            if name in _INLINED and bodies and len(bodies[0].invars) == len(inputs):
+                inner = dict(zip(bodies[0].invars, inputs, strict=True))
+                inner |= {variable: self._new(variable) for variable in bodies[0].constvars}
+                results = self._inline(bodies[0], inner, around)
+                known |= dict(zip(equation.outvars, results, strict=True))
+                continue
+            signature = _signature(equation, inputs) if self._merged and name not in _LOOPS else ()
+            if signature in self._seen:
+                known |= dict(zip(equation.outvars, self._seen[signature], strict=True))
+                continue
+            outputs = [self._new(variable) for variable in equation.outvars]
+            if signature:
+                self._seen[signature] = outputs
+            known |= dict(zip(equation.outvars, outputs, strict=True))
+            self._operations.append(
+                Operation(
+                    name=name,
+                    scope=f"{around}/{name}",
+                    inputs=tuple(value for value in inputs if value is not None),
+                    outputs=tuple(outputs),
+                    column_length=_column_length(equation),
+                    bodies=tuple(program_of(body, merged=self._merged) for body in bodies) if name in _LOOPS else (),
+                )
+            )
+        return [value_of(atom) for atom in jaxpr.outvars]
+
+
+def _signature(equation: Any, inputs: Sequence[int | None]) -> tuple[Any, ...]:
+    """What two equations have in common that compute the same."""
+    literals = tuple(repr(atom.val) for atom in equation.invars if hasattr(atom, "val"))
+    types = tuple(str(variable.aval) for variable in equation.outvars)
+    return equation.primitive.name, tuple(inputs), literals, types, str(equation.params)
+
+
+def _jaxprs(parameters: Iterable[Any]) -> Iterable[Any]:
+    """The jaxprs among the parameters of an equation, opened."""
+    for parameter in parameters:
+        for item in parameter if isinstance(parameter, tuple) else (parameter,):
+            opened = getattr(item, "jaxpr", item)
+            if hasattr(opened, "eqns"):
+                yield opened
+
+
+def _column_length(equation: Any) -> int | None:
+    axes = equation.params.get("axes")
+    if not axes or not equation.primitive.name.startswith("reduce_"):
+        return None
+    shape = equation.invars[0].aval.shape
+    return None if len(shape) - 1 in axes else math.prod(shape[axis] for axis in axes)
+
+
+def _live(operations: Sequence[Operation], results: Sequence[int | None]) -> tuple[Operation, ...]:
+    """Those that a result depends on."""
+    needed = set(results)
+    kept = []
+    for operation in reversed(operations):
+        if needed.intersection(operation.outputs):
+            needed.update(operation.inputs)
+            kept.append(operation)
+    return tuple(reversed(kept))
+
+
+def _size_bytes(aval: Any) -> int:
+    if not hasattr(aval, "shape"):
+        return 0  # a token, which orders effects
+    size = int(getattr(aval.dtype, "itemsize", 4))
+    for length in aval.shape:
+        size *= int(length)
+    return size
