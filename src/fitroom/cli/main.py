@@ -30,7 +30,8 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"fitroom.cli.{name}").command
-        command.params.append(_DEBUG)
+        if _DEBUG not in command.params:
+            command.params.append(_DEBUG)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,6 +10,7 @@ from fitroom.backends.jax.attribution import timeline_of
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.jax.xla_dump import read_dump
 from fitroom.errors import BackendError, InputError
+from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.timeline import Timeline
 from fitroom.units import format_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
@@ -22,7 +23,7 @@ def measured_timeline(step: JaxStep, limit_bytes: int) -> Timeline:
         step_file, dump_folder, cache_folder = (Path(folder, name) for name in ("step", "dump", "cache"))
         step_file.write_bytes(step.exported())
         dump_folder.mkdir()
-        environment = _environment(cache_folder, limit_bytes / gpu.memory_bytes)
+        environment = _environment(cache_folder, limit_bytes / visible_bytes(gpu.memory_bytes))
         _run([step_file, dump_folder], environment)
         peak_bytes = _run([step_file], environment)
         timeline = timeline_of(read_dump(dump_folder), step.arguments, step.layer_names)

@@ -1,52 +1,108 @@
 """The memory of a Keras step on JAX, found without running it."""
 
 import importlib.metadata
+from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.jax.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.jaxpr import TYPICAL_ERROR as TRACED_ERROR
+from fitroom.backends.jax.jaxpr import timeline_of_jaxpr
 from fitroom.backends.jax.measure import measured_timeline
 from fitroom.backends.jax.step import JaxStep, predict_step, training_step
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import Card
+from fitroom.estimating.overhead import visible_bytes
+from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.estimating.timeline import Timeline
 from fitroom.units import format_bytes
 
 DEFAULT_POOL_PERCENT = 75
 """What JAX takes of a card for its allocator unless `XLA_CLIENT_MEM_FRACTION` says otherwise."""
 
+BATCHES_AHEAD = 2
+"""How many further batches `fit` may have on the card while it trains one: it copies the next one ahead, and does
+not wait for the step before it copies the one after. Measured on an H200: one beside a slow step, two beside a fast."""
 
-def default_limit_bytes(card: Card) -> int:
-    """The allocator's limit on a card, as JAX sets it by default."""
-    return card.memory_bytes * DEFAULT_POOL_PERCENT // 100
+COMPILED_ERROR = 0.0004
+"""The median error of benchmarks/results/jax_h200.json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A step's memory and how it was found."""
+
+    timeline: Timeline
+    method: Method
+    typical_error: float | None
+    notes: tuple[str, ...] = ()
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
-    """The step that Keras would jit, as XLA lays it out for the card."""
+    """The step that Keras would run, laid out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     with prepared(model, request) as ready:
         step = training_step(ready) if request.training else predict_step(ready)
-        timeline = StepCompiler(step, request.card).timeline(limit_bytes)
-    notes = [*ready.notes, _ahead_note(step)]
-    if request.measure:
-        predicted_bytes = timeline.peak_bytes
-        timeline = measured_timeline(step, limit_bytes)
-        notes.append(_difference_note(predicted_bytes, timeline.peak_bytes))
+        found = _find(step, request, limit_bytes, jit=ready.jit)
+    ahead_bytes = BATCHES_AHEAD * step.batch_bytes
     return TracedStep(
-        timeline=timeline,
-        required_bytes=timeline.peak_bytes + step.batch_bytes,
+        timeline=found.timeline,
+        required_bytes=found.timeline.peak_bytes + ahead_bytes,
         limit_bytes=limit_bytes,
-        method="measured" if request.measure else "compiled",
-        typical_error=None,
+        method=found.method,
+        typical_error=found.typical_error,
         precision=ready.precision,
         versions=_versions(),
-        notes=tuple(notes),
+        notes=(*ready.notes, *found.notes, _ahead_note(ahead_bytes)),
     )
 
 
-def _ahead_note(step: JaxStep) -> str:
+def default_limit_bytes(card: Card) -> int:
+    """The allocator's limit on a card, as JAX sets it by default."""
+    return visible_bytes(card.memory_bytes) * DEFAULT_POOL_PERCENT // 100
+
+
+def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:
+    if not jit:
+        return _Found(
+            timeline=timeline_of_jaxpr(step, fused=False),
+            method="traced",
+            typical_error=None,
+            notes=("Without jit nothing is fused: every operation's result is followed from its making to its last use.",),
+        )
+    if request.measure:
+        predicted = _predict(step, request.card, limit_bytes)
+        timeline = measured_timeline(step, limit_bytes)
+        difference = _difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
+        return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
+    return _predict(step, request.card, limit_bytes)
+
+
+def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
+    if compiler_version() is None:
+        return _Found(
+            timeline=timeline_of_jaxpr(step, fused=True),
+            method="traced",
+            typical_error=TRACED_ERROR,
+            notes=("Without XLA's GPU compiler this is approximate; exact with: pip install 'fitroom[xla]'",),
+        )
+    timeline = StepCompiler(step, card).timeline(limit_bytes)
+    return _Found(
+        timeline=timeline, method="compiled", typical_error=COMPILED_ERROR, notes=_recomputing_note(timeline)
+    )
+
+
+def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
+    recomputed = sum(".remat" in moment.name for moment in timeline.moments)
+    if not recomputed:
+        return ()
+    return (f"To stay under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
+
+
+def _ahead_note(ahead_bytes: int) -> str:
     return (
-        f"Keras copies the next batch to the card while this one is trained: {format_bytes(step.batch_bytes)} more, "
-        "counted in what is needed, not in the peak of the step."
+        f"Keras copies up to {BATCHES_AHEAD} further batches to the card while one is trained: "
+        f"{format_bytes(ahead_bytes)}, counted in what is needed, not in the peak of the step."
     )
 
 

@@ -154,7 +154,8 @@ def _parse_schedule(text: str) -> Schedule:
 
 def _without_parameters(schedule: Schedule, program: Program) -> Schedule:
     """The schedule without the arguments that XLA lists in it: they are there, nothing runs."""
-    runs = [program.instructions[name].opcode != "parameter" for name in schedule.instructions]
+    arguments = {name for name, instruction in program.instructions.items() if instruction.opcode == "parameter"}
+    runs = [name not in arguments for name in schedule.instructions]
     # How many instructions have run before each place, the end included.
     before = [0, *accumulate(runs)]
     return Schedule(

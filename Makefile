@@ -1,0 +1,35 @@
+# `make demo` and `make test` do everything on a fresh machine; both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench pictures setup
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2 --doctest-modules src tests
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+# Without a GPU: predicts anew what was measured on one, and writes the tables of docs/ from it.
+bench: $(READY)
+	$(BIN)/python benchmarks/compare_jax.py --again
+	$(BIN)/python benchmarks/accuracy_page.py
+
+# The pictures in README and docs, from real estimates.
+pictures: $(READY)
+	$(BIN)/python docs/pictures.py
+
+setup: $(READY)
+
+$(READY): requirements-dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $(READY)

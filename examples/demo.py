@@ -1,0 +1,72 @@
+"""What fitroom does, on any machine: no GPU is needed.
+
+    python examples/demo.py
+
+First: what training Xception takes on cards that are not here. Then: that memory limits are real, with TensorFlow's
+own allocator on the CPU.
+"""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+from rich.console import Console
+from rich.table import Table
+
+import fitroom
+from fitroom.models.source import ModelSource, load_model
+from fitroom.units import format_bytes
+
+CARDS = ("T4", "RTX 3060", "RTX 4090", "A100 40GB", "H200")
+BATCH_SIZE = 64
+LIMITS_MB = (800, 300)
+
+
+def main() -> None:
+    """Estimates, then the proof."""
+    console = Console()
+    console.rule(f"Xception, 299 x 299 pictures, batch {BATCH_SIZE}, on JAX: does it fit?")
+    estimates = estimate_cards(console)
+    console.print(estimates[0])
+    console.print(cards_table(estimates))
+    console.rule("Memory limits are real: a small CNN, batch 64, in TensorFlow's limited allocator")
+    for limit_mb in LIMITS_MB:
+        train_under_limit(limit_mb)
+
+
+def estimate_cards(console: Console) -> list[fitroom.Estimate]:
+    """Xception on each card, compiled for it by XLA's own GPU compiler."""
+    random.seed(0)  # a model without values still draws seeds: the same ones each time, for the cache
+    model = load_model(ModelSource(text="xception", image_size=299))
+    estimates = []
+    for card in CARDS:
+        console.print(f"compiling the step for {card} ...", style="dim")
+        estimates.append(fitroom.estimate(model, BATCH_SIZE, gpu=card))
+    return estimates
+
+
+def cards_table(estimates: list[fitroom.Estimate]) -> Table:
+    """One line a card."""
+    table = Table("card", "JAX may take", "the step takes", "needs in all", "verdict", title="The same step on each card")
+    for e in estimates:
+        sizes = (e.limit_bytes, e.peak_bytes, e.required_bytes)
+        table.add_row(e.gpu, *map(format_bytes, sizes), "fits" if e.fits else "does NOT fit")
+    return table
+
+
+def train_under_limit(limit_mb: int) -> None:
+    """One step in a process whose allocator has a limit."""
+    limits = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mb)}
+    script = Path(__file__).with_name("limited_memory.py")
+    finished = subprocess.run(
+        [sys.executable, script], env=os.environ | limits, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    print(finished.stdout.strip() or f"limit {limit_mb} MB: ended with exit code {finished.returncode}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

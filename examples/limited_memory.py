@@ -1,0 +1,58 @@
+"""Train a small CNN one step in TensorFlow's CPU allocator, limited as a graphics card's is.
+
+    TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=400 python examples/limited_memory.py
+
+The allocator is the one TensorFlow uses on a GPU. When the step does not fit, the error is the real one.
+Exit code 3: out of memory.
+"""
+
+import os
+import sys
+
+# oneDNN's kernels do not survive a failed allocation.
+os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+import keras
+import numpy as np
+
+from fitroom.backends.choose import current_backend
+from fitroom.units import format_bytes
+
+BATCH_SIZE = 64
+IMAGE_SIZE = 96
+
+
+def main() -> None:
+    """Train one step; say what it took, or how it died."""
+    backend = current_backend()
+    device = backend.devices()[0]
+    limit = format_bytes(backend.read_memory(device).limit_bytes)
+    pictures = np.zeros((BATCH_SIZE, IMAGE_SIZE, IMAGE_SIZE, 3), "float32")
+    try:
+        small_cnn().fit(pictures, np.zeros(BATCH_SIZE, "int32"), batch_size=BATCH_SIZE, verbose=0)
+    except Exception as error:
+        if not backend.is_out_of_memory(error):
+            raise
+        cause = next((line for line in str(error).splitlines() if "OOM" in line), str(error))
+        print(f"limit {limit}: died of {type(error).__name__}: {cause.strip()}")
+        sys.exit(3)
+    print(f"limit {limit}: runs, peak {format_bytes(backend.read_memory(device).peak_bytes)}")
+
+
+def small_cnn() -> keras.Model:
+    """Two convolutions: nearly all of its memory is activations."""
+    model = keras.Sequential(
+        [
+            keras.Input((IMAGE_SIZE, IMAGE_SIZE, 3)),
+            keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(5),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    return model
+
+
+if __name__ == "__main__":
+    main()
