@@ -54,7 +54,7 @@ def compare(measured: dict) -> dict:
     random.seed(0)
     keras.backend.clear_session()
     found = fitroom.estimate(build(case), case.batch_size, gpu="H200", limit=measured["stats"]["bytes_limit"])
-    batch_bytes = found.by_kind["input"]
+    batch_bytes = found.by_kind["input"]  # one batch ahead, at the least
     predicted_bytes = found.peak_bytes + (batch_bytes if case.feed == "fit" else 0)
     error = predicted_bytes / measured["peak_bytes"] - 1
     print(f"{case.name:55} {measured['peak_bytes']:>15,} {predicted_bytes:>15,} {100 * error:+.3f} %", flush=True)

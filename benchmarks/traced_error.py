@@ -27,10 +27,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
 import keras
-from cases import small_cnn
 from keras import layers
 
+from cases import small_cnn
 from fitroom.backends.jax.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.jaxpr import timeline_of_jaxpr
 from fitroom.backends.jax.step import JaxStep, training_step
 from fitroom.backends.jax.trace import default_limit_bytes
 from fitroom.backends.prepared import prepared, without_values
@@ -42,10 +43,11 @@ GPU = "H200"
 BATCH_SIZES = (8, 32)
 PRECISIONS = ("float32", "mixed_bfloat16")
 APPLICATIONS = (
-    "ConvNeXtTiny DenseNet121 DenseNet169 EfficientNetB0 EfficientNetB1 EfficientNetB3 EfficientNetV2B0 "
-    "EfficientNetV2B2 EfficientNetV2S InceptionResNetV2 InceptionV3 MobileNet MobileNetV2 MobileNetV3Large "
-    "MobileNetV3Small NASNetMobile ResNet50 ResNet50V2 ResNet101 ResNet152V2 VGG16 VGG19 Xception"
-).split()
+    *("ConvNeXtTiny", "DenseNet121", "DenseNet169", "EfficientNetB0", "EfficientNetB1", "EfficientNetB3"),
+    *("EfficientNetV2B0", "EfficientNetV2B2", "EfficientNetV2S", "InceptionResNetV2", "InceptionV3", "MobileNet"),
+    *("MobileNetV2", "MobileNetV3Large", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "ResNet101"),
+    *("ResNet152V2", "VGG16", "VGG19", "Xception"),
+)
 
 
 def lstm_classifier() -> keras.Model:
@@ -142,17 +144,10 @@ def main() -> None:
                 if "exact_bytes" not in case:
                     case["exact_bytes"] = StepCompiler(step, card).timeline(default_limit_bytes(card)).peak_bytes
                 if not arguments.exact_only:
-                    case["traced_bytes"] = traced_bytes(step)
+                    case["traced_bytes"] = timeline_of_jaxpr(step, fused=True).peak_bytes
                     case["error"] = round(case["traced_bytes"] / case["exact_bytes"] - 1, 4)
                 print(name, case, flush=True)
                 write(versions, cases)
-
-
-def traced_bytes(step: JaxStep) -> int:
-    """The estimate that needs no compiler."""
-    from fitroom.backends.jax.jaxpr import timeline_of_jaxpr
-
-    return timeline_of_jaxpr(step, fused=True).peak_bytes
 
 
 def write(versions: dict[str, str], cases: dict[str, dict[str, Any]]) -> None:

@@ -51,7 +51,9 @@ def estimate_cards(console: Console) -> list[fitroom.Estimate]:
 
 def cards_table(estimates: list[fitroom.Estimate]) -> Table:
     """One line a card."""
-    table = Table("card", "JAX may take", "the step takes", "needs in all", "verdict", title="The same step on each card")
+    table = Table(
+        "card", "JAX may take", "the step takes", "needs in all", "verdict", title="The same step on each card"
+    )
     for e in estimates:
         sizes = (e.limit_bytes, e.peak_bytes, e.required_bytes)
         table.add_row(e.gpu, *map(format_bytes, sizes), "fits" if e.fits else "does NOT fit")

@@ -28,7 +28,7 @@ fits: 6.25 GiB of 16.00 GiB
 
 Memory
   peak              5.00 GiB  the most in use at once during a training step
-  needs at least    6.25 GiB  the smallest allocator limit that still works
+  needs at least    6.25 GiB  the allocator limit that holds the step
   free on the card  6.75 GiB  what must be free on the GPU, CUDA included
 
 Peak by kind
@@ -107,7 +107,7 @@ fits: 243.8 MiB of 16.00 GiB
 
 Memory
   peak              195.0 MiB  the most in use at once during a training step
-  needs at least    243.8 MiB  the smallest allocator limit that still works
+  needs at least    243.8 MiB  the allocator limit that holds the step
   free on the card  755.8 MiB  what must be free on the GPU, CUDA included
 
 Peak by kind

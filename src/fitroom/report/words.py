@@ -60,7 +60,7 @@ def sizes(estimate: Estimate) -> tuple[Size, Size, Size]:
         Size(
             name="needs at least",
             size_bytes=estimate.required_bytes,
-            meaning="the smallest allocator limit that still works",
+            meaning="the allocator limit that holds the step",
         ),
         Size(
             name="free on the card",

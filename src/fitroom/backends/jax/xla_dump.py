@@ -28,6 +28,7 @@ _ALLOCATION = re.compile(r"^allocation \d+: size (\d+), (.*)$")
 _PARAMETER = re.compile(r"parameter (\d+), shape")
 _VALUE = re.compile(r"^ value: <\d+ ([\w.\-]+)(\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
 _RANGE = re.compile(r"^    ([\w.\-]+\{[\d,]*\}):(\d+)-(\d+)$", re.MULTILINE)
+_DO_NOTHING = ("", "parameter", "constant", "get-tuple-element", "tuple", "bitcast")
 _SCHEDULED = re.compile(r"^    \d+:([\w.\-]+)$", re.MULTILINE)
 
 
@@ -101,7 +102,7 @@ def read_dump(folder: Path) -> Dump:
     program = _parse_program(text["program"])
     return Dump(
         program=program,
-        schedule=_without_parameters(_parse_schedule(text["live_range"]), program),
+        schedule=_only_what_runs(_parse_schedule(text["live_range"]), program),
         allocations=list(_parse_allocations(text["buffers"])),
     )
 
@@ -152,10 +153,13 @@ def _parse_schedule(text: str) -> Schedule:
     )
 
 
-def _without_parameters(schedule: Schedule, program: Program) -> Schedule:
-    """The schedule without the arguments that XLA lists in it: they are there, nothing runs."""
-    arguments = {name for name, instruction in program.instructions.items() if instruction.opcode == "parameter"}
-    runs = [name not in arguments for name in schedule.instructions]
+def _only_what_runs(schedule: Schedule, program: Program) -> Schedule:
+    """The schedule without the names that XLA lists in it but that do nothing: arguments, parts of results."""
+    # XLA may leave parts of results out of the program's text altogether.
+    opcodes = [
+        program.instructions[name].opcode if name in program.instructions else "" for name in schedule.instructions
+    ]
+    runs = [opcode not in _DO_NOTHING for opcode in opcodes]
     # How many instructions have run before each place, the end included.
     before = [0, *accumulate(runs)]
     return Schedule(
