@@ -19,28 +19,31 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
     """What the model takes, as it takes it, with the micro-batch filled in."""
     import keras
 
+    inputs = _inputs(model)
+    if recipe.image_size is not None and not any(len(tensor.shape) == 4 for tensor in keras.tree.flatten(inputs)):
+        raise ModelError(
+            f"The model {model.name!r} takes no pictures. Received: image size {recipe.image_size}.",
+            hint="leave the image size out",
+        )
     micro_batch = recipe.micro_batch(batch_size)
-    return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), _inputs(model))
+    return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), inputs)
 
 
 def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
     """What the loss may want as targets, the likeliest first: class numbers, or arrays like the outputs."""
     import keras
 
-    shapes = _output_shapes(model, x)
+    outputs = _outputs(model, x)
+    batch_size = keras.tree.flatten(x)[0].shape[0]
+    shapes = [(batch_size, *tensor.shape[1:]) for tensor in keras.tree.flatten(outputs)]
     like_outputs = [TensorSpec(shape=shape, dtype="float32") for shape in shapes]
     class_numbers = [TensorSpec(shape=shape[:-1], dtype="int32") for shape in shapes]
-    structure = _outputs_structure(model, len(shapes))
-    losses = [_name_of(loss) for loss in keras.tree.flatten(model.loss)]
-    if len(losses) == len(shapes):
-        first = [
-            numbers if "sparse" in name else like
-            for name, numbers, like in zip(losses, class_numbers, like_outputs, strict=True)
-        ]
-    else:
-        first = class_numbers if any("sparse" in name for name in losses) else like_outputs
+    first = [
+        numbers if "sparse" in loss else like
+        for loss, numbers, like in zip(_losses(model, outputs), class_numbers, like_outputs, strict=True)
+    ]
     candidates = [first, like_outputs, class_numbers]
-    return tuple(keras.tree.pack_sequence_as(structure, specs) for specs in candidates)
+    return tuple(keras.tree.pack_sequence_as(outputs, specs) for specs in candidates)
 
 
 def _inputs(model: Any) -> Any:
@@ -85,24 +88,38 @@ def _filled(tensor: Any, micro_batch: int, recipe: Recipe) -> TensorSpec:
     return TensorSpec(shape=(micro_batch, *rest), dtype=recipe.input_dtype or str(tensor.dtype))
 
 
-def _output_shapes(model: Any, x: Any) -> list[tuple[int, ...]]:
+def _outputs(model: Any, x: Any) -> Any:
+    """What the model returns, as it returns it: symbolic tensors with all their dimensions but the batch's."""
     import keras
 
-    batch = keras.tree.flatten(x)[0].shape[0]
-    outputs = getattr(model, "outputs", None)
-    if outputs and all(None not in tensor.shape[1:] for tensor in outputs):
-        return [(batch, *tensor.shape[1:]) for tensor in outputs]
-    symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
-    specs = keras.tree.flatten(model.compute_output_spec(symbolic))
-    return [tuple(spec.shape) for spec in specs]
-
-
-def _outputs_structure(model: Any, num_outputs: int) -> Any:
     try:
-        return model.output
+        outputs = model.output
     except (AttributeError, ValueError):
-        return 0 if num_outputs == 1 else [0] * num_outputs
+        outputs = None
+    if outputs is not None and all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(outputs)):
+        return outputs
+    symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
+    return model.compute_output_spec(symbolic)
 
 
-def _name_of(loss: Any) -> str:
+def _losses(model: Any, outputs: Any) -> list[str]:
+    """The name of the loss of each output, in the order of the outputs."""
+    import keras
+
+    num_outputs = len(keras.tree.flatten(outputs))
+    loss = model.loss
+    if isinstance(loss, dict):
+        places = keras.tree.pack_sequence_as(outputs, list(range(num_outputs)))
+        in_order = isinstance(places, dict) and sorted(places, key=lambda key: places[key])
+        keys = in_order or getattr(model, "output_names", [])
+        losses = [loss.get(key) for key in keys]
+    else:
+        losses = keras.tree.flatten(loss)
+    if len(losses) != num_outputs:  # one for all of them
+        losses = [" ".join(map(name_of, losses))] * num_outputs
+    return [name_of(loss) for loss in losses]
+
+
+def name_of(loss: Any) -> str:
+    """A loss as a reader knows it."""
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss)

@@ -15,6 +15,14 @@ def layer_paths(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield path, layer
 
 
+def models_within(model: Any) -> Iterator[Any]:
+    """The models nested in the model, at any depth."""
+    for layer in model.layers:
+        if getattr(layer, "layers", None):
+            yield layer
+            yield from models_within(layer)
+
+
 def owners_of_variables(model: Any) -> dict[int, str]:
     """The path of the layer that owns each variable, by the variable's id.
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.keras_batch import input_specs, target_specs
-from fitroom.backends.keras_layers import precision_of
+from fitroom.backends.keras_batch import input_specs, name_of, target_specs
+from fitroom.backends.keras_layers import models_within, precision_of
 from fitroom.errors import ModelError
 from fitroom.estimating.step import StepRequest
 
@@ -76,6 +76,21 @@ def _borrowed(model: Any) -> Iterator[None]:
         vars(model).update(saved)
 
 
+@contextmanager
+def _not_compiled(model: Any) -> Iterator[None]:
+    """Let Keras clone the model, and those nested in it, without making their optimizers anew, values and all."""
+    import keras
+
+    compiled = [found for found in (model, *models_within(model)) if isinstance(found, keras.Model) and found.compiled]
+    for found in compiled:
+        found.compiled = False
+    try:
+        yield
+    finally:
+        for found in compiled:
+            found.compiled = True
+
+
 def _in_precision(model: Any, policy: str | None) -> Any:
     """The model itself, or a twin without values whose layers follow another dtype policy."""
     import keras
@@ -92,15 +107,17 @@ def _in_precision(model: Any, policy: str | None) -> Any:
         return layer.__class__.from_config(config)
 
     try:
-        with without_values():
+        with _not_compiled(model), without_values():
             twin = keras.models.clone_model(model, clone_function=follow_policy, recursive=True)
     except Exception as error:
         raise ModelError(
             f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
             hint=f"build it after `keras.config.set_dtype_policy({policy!r})`",
         ) from error
+    # The twin as a whole follows it too: Keras scales the loss of a model that is in mixed_float16.
+    twin.dtype_policy = policy
     if model.compiled:
-        twin.compile(_unbuilt_copy(model.optimizer), loss=model.loss, jit_compile=model.jit_compile)
+        keras.Model.compile(twin, **_compile_arguments(model))
     return twin
 
 
@@ -112,30 +129,62 @@ def _jit_of(model: Any, request: StepRequest) -> bool:
 
 def _lend_compile(model: Any, request: StepRequest) -> tuple[str, ...]:
     """Give the model an optimizer of its own class whose slots have no values, and a loss if it has none."""
+    import keras
+
     compiled = model.compiled and model.optimizer is not None
+    arguments = _compile_arguments(model) if compiled else {"loss": _default_loss(model)}
+    if request.loss is not None:
+        arguments |= {"loss": request.loss, "loss_weights": None}
     wanted = request.optimizer or request.recipe.optimizer
     optimizer = _unbuilt_copy(wanted or (model.optimizer if compiled else DEFAULT_OPTIMIZER))
     if (request.recipe.keras_accumulation or 1) > 1:
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         inner.gradient_accumulation_steps = request.recipe.keras_accumulation
-    notes: tuple[str, ...] = ()
-    if compiled and request.loss is None:
-        model.optimizer = optimizer
-    else:
-        loss = request.loss or _default_loss(model)
-        model.compile(optimizer, loss=loss)
-        if not compiled:
-            notes = (f"Not compiled by you: estimated with {optimizer.name} and {loss}.",)
-    with without_values():
-        model.optimizer.build(model.trainable_variables)
-    return notes
+    try:
+        # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
+        keras.Model.compile(model, **arguments | {"optimizer": optimizer})
+        with without_values():
+            model.optimizer.build(model.trainable_variables)
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"The model {model.name!r} could not be compiled with {type(optimizer).__name__} and "
+            f"{name_of(arguments['loss'])}: {error}",
+            hint="does `model.compile` accept this optimizer and this loss?",
+        ) from error
+    if compiled:
+        return ()
+    names = f"{type(optimizer).__name__} and {name_of(arguments['loss'])}"
+    return (f"Not compiled by you: estimated with {names}.",)
+
+
+def _compile_arguments(model: Any) -> dict[str, Any]:
+    """What the model was compiled with, with metrics of their own: tracing may build them for a batch like ours."""
+    import keras
+
+    arguments = dict(model._compile_config.config)  # the public `get_compile_config` loses functions of the user's
+    for name in ("metrics", "weighted_metrics"):
+        if arguments[name] is not None:
+            arguments[name] = keras.tree.map_structure(_unbuilt_metric, arguments[name])
+    return arguments
+
+
+def _unbuilt_metric(metric: Any) -> Any:
+    import keras
+
+    return type(metric).from_config(metric.get_config()) if isinstance(metric, keras.Metric) else metric
 
 
 def _unbuilt_copy(optimizer: Any) -> Any:
     import keras
 
-    found = keras.optimizers.get(optimizer)
-    return type(found).from_config(found.get_config())
+    try:
+        found = keras.optimizers.get(optimizer)
+        return type(found).from_config(found.get_config())
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ModelError(
+            f"The optimizer could not be made anew: {error}. Received: {optimizer!r}.",
+            hint="a name or an object of `keras.optimizers`; one of your own class needs a whole `get_config`",
+        ) from error
 
 
 def _default_loss(model: Any) -> str:

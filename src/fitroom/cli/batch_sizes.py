@@ -1,6 +1,14 @@
 """Batch sizes as they are typed: one, or several with commas."""
 
+import re
+
 import click
+
+_DIGITS = re.compile(r"\s*\d{1,10}\s*")
+
+
+_MOST = 2**31 - 1
+"""Frameworks count the samples of a batch in 32 bits."""
 
 
 class BatchSizes(click.ParamType):  # type: ignore[type-arg]
@@ -16,7 +24,12 @@ class BatchSizes(click.ParamType):  # type: ignore[type-arg]
             return value
         sizes = []
         for word in value.split(","):
-            if not word.strip().isdecimal() or int(word) < 1:
-                self.fail(f"{value!r} must be a positive whole number, or several with commas: 16,32,64", param, ctx)
-            sizes.append(int(word))
+            size = int(word) if _DIGITS.fullmatch(word) else 0
+            if not 1 <= size <= _MOST:
+                self.fail(
+                    f"{value!r} must be a whole number from 1 to {_MOST:,}, or several with commas: 16,32,64",
+                    param,
+                    ctx,
+                )
+            sizes.append(size)
         return tuple(dict.fromkeys(sizes))

@@ -1,8 +1,10 @@
 """`fitroom estimate`: how much memory a training step takes, without running it."""
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,17 @@ import click
 from fitroom.cli.batch_sizes import BatchSizes
 from fitroom.recipe import Recipe
 
+_STDOUT, _STDERR = 1, 2
 _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+
+
+def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None) -> Path | None:
+    """What drawing would refuse, said before the work instead of after it."""
+    if plot and plot.suffix.lower() not in (".svg", ".png", ".html"):
+        raise click.BadParameter(f"{str(plot)!r} must end in .svg, .png or .html", ctx, param)
+    if plot and not plot.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(plot.parent)!r}; make it first", ctx, param)
+    return plot
 
 
 @click.command(name="estimate", epilog=_EPILOG)
@@ -44,7 +56,13 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the step: .svg, .png or .html.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_checked_early,
+    metavar="FILE",
+    help="Draw the step: .svg, .png or .html.",
+)
 def command(
     model: str,
     batch_size: tuple[int, ...],
@@ -90,7 +108,7 @@ def command(
         measure=measure,
         unsafe=unsafe,
     )
-    with _progress() as say:
+    with _progress() as say, _stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     if plot:
@@ -120,6 +138,20 @@ def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
     from fitroom.report.comparison import Refusal
 
     return [vars(cell) for cell in cells if isinstance(cell, Refusal)]
+
+
+@contextmanager
+def _stdout_for_results() -> Iterator[None]:
+    """Send to stderr what the user's own code prints while it builds and is traced, and the programs it starts."""
+    sys.stdout.flush()
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
 
 
 @contextmanager

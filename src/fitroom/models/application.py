@@ -24,6 +24,11 @@ def application_names() -> dict[str, Any]:
     }
 
 
+def is_application(text: str) -> bool:
+    """Whether the text is one of their names, in any spelling."""
+    return _plain(text) in map(_plain, application_names())
+
+
 def build_application(source: "ModelSource") -> Any:
     """The model by its name in any spelling: "xception", "ResNet-50", "efficientnet_b0"."""
     import keras

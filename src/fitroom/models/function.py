@@ -17,7 +17,7 @@ _FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
 
 def is_function(text: str) -> bool:
     """Whether the text names a function in a file or module."""
-    return _FUNCTION.fullmatch(text) is not None or text.endswith(".py")
+    return _FUNCTION.fullmatch(text) is not None or text.rstrip(":").endswith(".py")
 
 
 def call_function(text: str, precision: str | None) -> Any:
@@ -26,7 +26,7 @@ def call_function(text: str, precision: str | None) -> Any:
     if match is None:
         raise InputError(
             f"{text!r} names a file but no function in it.",
-            hint=f"say which function builds the model: {text}:make_model",
+            hint=f"say which function builds the model: {text.rstrip(':')}:make_model",
         )
     with contextlib.redirect_stdout(sys.stderr):
         function = _find(_load(match["place"]), match["name"], text)
@@ -46,7 +46,7 @@ def _load(place: str) -> ModuleType:
                     f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
                 ) from error
             raise _failed(place, error) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _failed(place, error) from error
     path = Path(place).resolve()
     if not path.is_file():
@@ -59,7 +59,7 @@ def _load(place: str) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(place, error) from error
     return module
 
@@ -69,7 +69,9 @@ def _find(module: ModuleType, name: str, text: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
-            raise UnknownNameError(f"function in {text.rpartition(':')[0]}", name, functions)
+            place = text.rpartition(":")[0]
+            more = f"functions there are: {', '.join(functions)}" if functions else f"{place} defines no function"
+            raise UnknownNameError(f"function in {place}", name, functions, more=more)
         found = getattr(found, part)
     if not callable(found):
         raise ModelError(
@@ -85,7 +87,7 @@ def _call(function: Any, text: str, precision: str | None) -> Any:
         keras.config.set_dtype_policy(precision)
     try:
         model = function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(text, error) from error
     if not isinstance(model, keras.Model):
         raise ModelError(
@@ -95,7 +97,12 @@ def _call(function: Any, text: str, precision: str | None) -> Any:
     return model
 
 
-def _failed(place: str, error: Exception) -> ModelError:
+def _failed(place: str, error: BaseException) -> ModelError:
+    if isinstance(error, SystemExit):
+        return ModelError(
+            f"{place} ended the program: it raised SystemExit({error.code!r}).",
+            hint='put what reads arguments or trains under `if __name__ == "__main__":`, and the model in a function',
+        )
     said = str(error).strip().splitlines()
     return ModelError(
         f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",

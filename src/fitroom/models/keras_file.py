@@ -1,6 +1,7 @@
 """Models from `.keras` files, read in Keras's safe mode and without their weights' values."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from fitroom.backends.prepared import without_values
 from fitroom.errors import InputError, ModelError
 
 _CONFIG = "config.json"
-_UNSAFE_MARKS = ("safe_mode", "unsafe", "lambda")
+_UNSAFE_MARKS = ("safe_mode", "unsafe_deserialization")
+_UNKNOWN_CODE = re.compile(r"Could not locate (class|function) '([^']+)'")
 
 
 def is_keras_file(text: str) -> bool:
@@ -49,6 +51,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             config: dict[str, Any] = json.loads(archive.read(_CONFIG))
+            if not isinstance(config, dict) or "class_name" not in config:
+                raise ValueError(f"its {_CONFIG} holds no model")
     except IsADirectoryError:
         raise InputError(f"{path} is a folder. Expected: a .keras file.", hint="give the .keras file itself") from None
     except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
@@ -61,12 +65,14 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _unreadable(path: Path, error: Exception, unsafe: bool) -> ModelError:
     said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-    if not unsafe and any(mark in str(error).lower() for mark in _UNSAFE_MARKS):
+    if unknown := _UNKNOWN_CODE.search(str(error)):
+        said = f"it needs the {unknown[1]} {unknown[2]!r}, which is not part of Keras."
+    elif not unsafe and any(mark in str(error) for mark in _UNSAFE_MARKS):
         return ModelError(
             f"{path} brings Python code of its own, as a Lambda layer does, which safe mode does not run.",
             hint="if you trust where the file is from, add --unsafe",
         )
     return ModelError(
         f"The model in {path} could not be rebuilt: {said}",
-        hint="a model with classes of your own needs their code: write a function that loads it, as file.py:function",
+        hint="a model with code of your own needs that code: write a function that loads it, as file.py:function",
     )

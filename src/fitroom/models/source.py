@@ -35,7 +35,18 @@ def load_model(source: ModelSource) -> Any:
             hint="give a name such as xception, a .keras file, or file.py:function",
         )
     if function.is_function(text):
+        _check_is_whole(source)
         return function.call_function(text, source.precision)
-    if keras_file.is_keras_file(text):
+    # A name comes before a file or folder that happens to be called the same, as checkpoints often are.
+    if keras_file.is_keras_file(text) and not application.is_application(text):
+        _check_is_whole(source)
         return keras_file.read_model(text, unsafe=source.unsafe)
     return application.build_application(source)
+
+
+def _check_is_whole(source: ModelSource) -> None:
+    if source.classes is not None:
+        raise InputError(
+            f"--classes is for ready-made models by name. Received: --classes {source.classes} for {source.text!r}.",
+            hint="leave it out: the model brings its own last layer",
+        )
