@@ -321,6 +321,25 @@ def test_a_train_step_written_for_another_backend_is_refused_with_the_reason():
         estimate(model)
 
 
+def test_a_train_step_that_assigns_variables_is_refused_and_harms_nothing():
+    """As it is written for TensorFlow; traced on JAX it would leave the model without its weights."""
+
+    class Assigning(keras.Model):
+        def train_step(self, state, data):
+            for variable in self.trainable_variables:
+                variable.assign(variable + 1)
+            return {"loss": 0.0}, state
+
+    inputs = keras.Input((8,))
+    model = Assigning(inputs, layers.Dense(1)(inputs))
+    model.compile("sgd", "mse")
+    before = state_of(model)
+    with pytest.raises(ModelError, match="assigns variables by itself") as raised:
+        estimate(model)
+    assert "logs, state" in raised.value.hint
+    assert all(np.array_equal(was, now) for was, now in zip(before, state_of(model), strict=True))
+
+
 def test_a_compile_of_the_users_own_is_left_alone():
     class OwnCompile(keras.Model):
         def compile(self, teacher):
@@ -400,6 +419,7 @@ def test_an_optimizer_object_is_used_with_its_settings_and_stays_unbuilt():
     with_momentum = estimate(wide(), optimizer=momentum).by_kind["optimizer"]
     assert with_momentum > estimate(wide(), optimizer="sgd").by_kind["optimizer"] + 256 * 512 * 4
     assert not momentum.built
+    assert estimate(wide(), optimizer=keras.optimizers.SGD(learning_rate=lambda: 0.1)).peak_bytes > 0
 
 
 def test_unknown_names_in_the_library_are_fitroom_errors():
@@ -409,6 +429,8 @@ def test_unknown_names_in_the_library_are_fitroom_errors():
         estimate(wide(), loss="no_such_loss")
     with pytest.raises(FitroomError, match="batch_size"):
         estimate(wide(), 0)
+    with pytest.raises(FitroomError, match="no_such_dtype"):
+        estimate(wide(), recipe=Recipe(input_dtype="no_such_dtype"))
 
 
 def test_accumulation_adds_one_buffer_of_the_weights_to_the_micro_batch():

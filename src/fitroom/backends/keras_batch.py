@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.errors import ModelError
+from fitroom.errors import InputError, ModelError
 from fitroom.recipe import Recipe
 
 
@@ -25,6 +25,13 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
             f"The model {model.name!r} takes no pictures. Received: image size {recipe.image_size}.",
             hint="leave the image size out",
         )
+    if recipe.input_dtype:
+        try:
+            keras.backend.standardize_dtype(recipe.input_dtype)
+        except ValueError as error:
+            raise InputError(
+                f"Unknown dtype for the input. Received: {recipe.input_dtype!r}.", hint="uint8, float16, float32, int32"
+            ) from error
     micro_batch = recipe.micro_batch(batch_size)
     return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), inputs)
 

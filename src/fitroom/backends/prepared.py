@@ -5,6 +5,7 @@ needs beyond that (an optimizer with slots, a compile where there was none) is l
 takes no memory: variables are made without values.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
         )
     x = input_specs(model, request.batch_size, request.recipe)
     model = _in_precision(model, request.recipe.precision)
-    with _borrowed(model):
+    with _borrowed(model), _variables_kept(model):
         notes = _lend_compile(model, request) if request.training else ()
         yield PreparedModel(
             model=model,
@@ -74,6 +75,25 @@ def _borrowed(model: Any) -> Iterator[None]:
     finally:
         vars(model).clear()
         vars(model).update(saved)
+
+
+@contextmanager
+def _variables_kept(model: Any) -> Iterator[None]:
+    """Refuse a step that assigns variables while it is traced: their values would be gone."""
+    kept = [(variable, variable._value) for variable in (*model.variables, *model.metrics_variables)]
+    try:
+        yield
+    finally:
+        # Those made without values Keras fills in by itself when it first traces: that is not the step's doing.
+        assigned = [variable for variable, value in kept if value is not None and variable._value is not value]
+        for variable, value in kept:
+            variable._value = value
+    if assigned:
+        raise ModelError(
+            f"The step of {model.name!r} assigns variables by itself ({assigned[0].path}, for one), which JAX does not "
+            "trace. Expected: a function of the state, as Keras has it on JAX.",
+            hint="`train_step(self, state, data)` must return `logs, state` and leave variables as they are",
+        )
 
 
 @contextmanager
@@ -179,7 +199,10 @@ def _unbuilt_copy(optimizer: Any) -> Any:
 
     try:
         found = keras.optimizers.get(optimizer)
-        return type(found).from_config(found.get_config())
+        with warnings.catch_warnings(action="ignore"):  # that a function of the user's cannot be saved
+            config = found.get_config()
+        rate = getattr(found, "_learning_rate", None)
+        return type(found).from_config(config | ({"learning_rate": rate} if callable(rate) else {}))
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ModelError(
             f"The optimizer could not be made anew: {error}. Received: {optimizer!r}.",
