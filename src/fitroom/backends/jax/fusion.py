@@ -9,27 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fitroom.backends.jax.primitives import (
+    COMPARISONS,
+    COSTLY,
+    LIBRARY,
+    PASSED_ON,
+    RENAMING,
+    is_computed_on_the_way,
+    writes_memory,
+)
 from fitroom.backends.jax.program import Operation, Program
 
-_LOOPS = frozenset(("scan", "while", "cond"))
-_LIBRARY = _LOOPS | frozenset(
-    "conv_general_dilated dot_general ragged_dot sort top_k approx_top_k fft cholesky triangular_solve eigh eig svd "
-    "lu qr householder_product custom_call ffi_call pallas_call".split()
-)
-_KERNELS = frozenset(
-    "reduce reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce_window "
-    "reduce_window_sum reduce_window_max reduce_window_min select_and_scatter_add select_and_gather_add scatter "
-    "scatter-add scatter_add scatter-mul scatter_mul scatter-min scatter_min scatter-max scatter_max gather "
-    "dynamic_update_slice concatenate cumsum cumprod cummax cummin cumlogsumexp".split()
-)
-_RENAMING = frozenset("reshape squeeze expand_dims copy copy_p stop_gradient optimization_barrier random_wrap".split())
-_PASSED_ON = {
-    # A convolution pads, turns and reverses what it reads by itself, a matrix product transposes.
-    "conv_general_dilated": _RENAMING | {"transpose", "rev", "pad"},
-    "dot_general": _RENAMING | {"transpose"},
-}
-_COMPARISONS = frozenset(("lt", "le", "gt", "ge"))
-_COSTLY = frozenset(("logistic", "tanh"))
 _SHORT_COLUMN = 4096
 """XLA sums longer columns in two stages, and only then reads what it sums a second time instead of keeping it."""
 
@@ -103,7 +93,9 @@ class _Fuser:
                 reads.update(found[-1].writes)
             writes += zeros_made.get(writes[0], ())
             reads.update(zeros_read.get(writes[0], ()))
-            in_place = operation.name not in _LIBRARY and operation.name not in _KERNELS
+            # A kernel that also sums what it writes cannot write it where it reads.
+            summed = any(writes_memory(reader.name) for reader in self._readers(writes[0]))
+            in_place = is_computed_on_the_way(operation.name) and not summed
             found.append(Kernel(operation, frozenset(reads), tuple(writes), in_place))
         return Kernels(found, self.sizes_bytes)
 
@@ -116,27 +108,33 @@ class _Fuser:
         random: set[int] = set()
         for operation in self.program.operations:
             name = operation.name
-            if name in _LIBRARY:
-                passed_on = _PASSED_ON.get(name, _RENAMING)
+            if name in LIBRARY:
+                passed_on = PASSED_ON.get(name, RENAMING)
                 yield from (self._source(value, passed_on) for value in operation.inputs)
-            if name in _LIBRARY or name in _KERNELS:
+            if not is_computed_on_the_way(name):
                 yield from operation.outputs
             if name == "random_bits" or random.intersection(operation.inputs):
                 # Random bits are dear: what is kept of them is the mask that is made of them.
-                if name in _COMPARISONS:
+                if name in COMPARISONS:
                     yield from operation.outputs
-                elif name not in _LIBRARY and name not in _KERNELS:
+                elif is_computed_on_the_way(name):
                     random.update(operation.outputs)
-            yield from self._kept_for_backward(operation)
+            if self._kept_for_backward(operation):
+                yield from operation.outputs
 
-    def _kept_for_backward(self, operation: Operation) -> Iterable[int]:
-        """What could be computed again and is not."""
-        if operation.name in ("erf", "erfc"):
-            yield from operation.outputs
-        elif operation.name == "sub" and self._summed_in_short_columns(operation.outputs[0]):
-            yield from operation.outputs
-        elif operation.name == "mul" and self._is_costly(operation):
-            yield from operation.outputs
+    def _kept_for_backward(self, operation: Operation) -> bool:
+        """Whether it could be computed again and is not."""
+        match operation.name:
+            case "erf" | "erfc":
+                return True
+            case "exp":
+                # In half precision the slope of erf is kept as well as the function.
+                return operation.itemsize_bytes < 4 and self._is_slope_of_erf(operation)
+            case "sub":
+                return self._summed_in_short_columns(operation.outputs[0])
+            case "mul":
+                return self._is_costly(operation)
+        return False
 
     def _summed_in_short_columns(self, value: int) -> bool:
         """Whether a value, squared, is summed by a single kernel, and used again: a deviation in BatchNormalization."""
@@ -147,12 +145,22 @@ class _Fuser:
     def _is_costly(self, operation: Operation) -> bool:
         """Whether a value with a function such as the logistic in it is read by a reduction and by others."""
         made_of = (self.makers.get(value) for value in operation.inputs)
-        readers = self.users[operation.outputs[0]]
+        readers = self._readers(operation.outputs[0])
         return (
-            any(maker is not None and maker.name in _COSTLY for maker in made_of)
+            any(maker is not None and maker.name in COSTLY for maker in made_of)
             and len(readers) > 1
-            and any(reader.name in _KERNELS for reader in readers)
+            and any(writes_memory(reader.name) for reader in readers)
         )
+
+    def _is_slope_of_erf(self, operation: Operation) -> bool:
+        """Whether it is exp(-x * x) of the x that erf or erfc is taken of."""
+        source = self._source(operation.inputs[0], frozenset(("neg", "square", "integer_pow")))
+        return any(user.name in ("erf", "erfc") for user in self.users[source])
+
+    def _readers(self, value: int) -> list[Operation]:
+        """The operations that read a value, be it in another precision."""
+        converted = [user for user in self.users[value] if user.name == "convert_element_type"]
+        return self.users[value] + [reader for user in converted for reader in self.users[user.outputs[0]]]
 
     def _indices_of(self, operation: Operation) -> Kernel:
         """The backward pass of max pooling first finds where each maximum was: an index for each of four axes."""
@@ -163,22 +171,31 @@ class _Fuser:
     def _zeros_of_pools(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
         """The zeros that the backward pass of max pooling adds into, by the values they are made and read with.
 
-        They are the same as the zeros of a ReLU of that shape before it, if there is one that is kept: XLA makes them
-        there, and a copy to write to.
+        Where the ReLU of a convolution is pooled, they are the same as the zeros of that ReLU: XLA makes them with the
+        first convolution of that size, and a copy to write to.
         """
-        relus = [op.outputs[0] for op in self.program.operations if op.name == "max" and op.outputs[0] in self.kept]
         made: dict[int, tuple[int, ...]] = {}
         read: dict[int, tuple[int, ...]] = {}
+        first_of_size: dict[int, int] = {}
         for operation in self.program.operations:
-            if operation.name != "select_and_scatter_add":
+            value = operation.outputs[0] if operation.outputs else -1
+            size_bytes = self.sizes_bytes[value]
+            if operation.name == "conv_general_dilated":
+                first_of_size.setdefault(size_bytes, value)
+            if operation.name != "select_and_scatter_add" or not self._is_relu_of_convolution(operation.inputs[-1]):
                 continue
-            size_bytes, pooled = self.sizes_bytes[operation.outputs[0]], operation.inputs[-1]
-            # Values are numbered in the order in which they are made.
-            before = [value for value in relus if self.sizes_bytes[value] == size_bytes and value < pooled]
-            if before and before[0] not in made:
-                zeros = (self._new(size_bytes), self._new(size_bytes))
-                made[before[0]] = read[operation.outputs[0]] = zeros
+            first = first_of_size.get(size_bytes)
+            if first is not None and first not in made:
+                made[first] = read[value] = (self._new(size_bytes), self._new(size_bytes))
         return made, read
+
+    def _is_relu_of_convolution(self, value: int) -> bool:
+        """Whether a value is a ReLU right after a convolution and its bias, without a normalization between."""
+        relu = self.makers.get(self._renamed(value))
+        if relu is None or relu.name != "max":
+            return False
+        behind = {v for read in relu.inputs for v in self._memory_behind(read)} & self.makers.keys()
+        return len(behind) == 1 and self.makers[behind.pop()].name == "conv_general_dilated"
 
     def _source(self, value: int, through: frozenset[str]) -> int:
         while (maker := self.makers.get(value)) and maker.name in through and maker.inputs:
@@ -186,7 +203,7 @@ class _Fuser:
         return value
 
     def _renamed(self, value: int) -> int:
-        return self._source(value, _RENAMING)
+        return self._source(value, RENAMING)
 
     def _memory_behind(self, value: int) -> frozenset[int]:
         """The values in memory that a value is computed of."""

@@ -5,10 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_INLINED = frozenset(
-    "jit pjit closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr remat remat2 checkpoint".split()
-)
-_LOOPS = frozenset(("scan", "while", "cond"))
+from fitroom.backends.jax.primitives import CALLS, LOOPS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +22,9 @@ class Operation:
     """Values read; literals, which take no memory, are left out."""
 
     outputs: tuple[int, ...]
+    itemsize_bytes: int
+    """Of an element of its first output."""
+
     column_length: int | None = None
     """How many elements each sum of a reduction is made of, where it keeps the last axis; None for all else."""
 
@@ -70,10 +70,12 @@ class _Flattener:
         constants = [self._new(variable) for variable in jaxpr.constvars]
         known = dict(zip([*jaxpr.invars, *jaxpr.constvars], [*arguments, *constants], strict=True))
         results = self._inline(jaxpr, known, scope="")
+        operations = _live(self._operations, results)
+        used = {value for operation in operations for value in operation.inputs}.union(results)
         return Program(
-            operations=_live(self._operations, results),
+            operations=operations,
             arguments=tuple(arguments),
-            constants=tuple(constants),
+            constants=tuple(value for value in constants if value in used),
             results=tuple(results),
             sizes_bytes=tuple(self._sizes_bytes),
         )
@@ -93,13 +95,13 @@ class _Flattener:
             around = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
             inputs = [value_of(atom) for atom in equation.invars]
             bodies = list(_jaxprs(equation.params.values()))
-            if name in _INLINED and bodies and len(bodies[0].invars) == len(inputs):
+            if name in CALLS and bodies and len(bodies[0].invars) == len(inputs):
                 inner = dict(zip(bodies[0].invars, inputs, strict=True))
                 inner |= {variable: self._new(variable) for variable in bodies[0].constvars}
                 results = self._inline(bodies[0], inner, around)
                 known |= dict(zip(equation.outvars, results, strict=True))
                 continue
-            signature = _signature(equation, inputs) if self._merged and name not in _LOOPS else ()
+            signature = _signature(equation, inputs) if self._merged and name not in LOOPS else ()
             if signature in self._seen:
                 known |= dict(zip(equation.outvars, self._seen[signature], strict=True))
                 continue
@@ -113,8 +115,9 @@ class _Flattener:
                     scope=f"{around}/{name}",
                     inputs=tuple(value for value in inputs if value is not None),
                     outputs=tuple(outputs),
+                    itemsize_bytes=_itemsize_bytes(equation.outvars[0].aval) if outputs else 0,
                     column_length=_column_length(equation),
-                    bodies=tuple(program_of(body, merged=self._merged) for body in bodies) if name in _LOOPS else (),
+                    bodies=tuple(program_of(body, merged=self._merged) for body in bodies) if name in LOOPS else (),
                 )
             )
         return [value_of(atom) for atom in jaxpr.outvars]
@@ -156,9 +159,9 @@ def _live(operations: Sequence[Operation], results: Sequence[int | None]) -> tup
 
 
 def _size_bytes(aval: Any) -> int:
-    if not hasattr(aval, "shape"):
-        return 0  # a token, which orders effects
-    size = int(getattr(aval.dtype, "itemsize", 4))
-    for length in aval.shape:
-        size *= int(length)
-    return size
+    return _itemsize_bytes(aval) * math.prod(getattr(aval, "shape", ()))
+
+
+def _itemsize_bytes(aval: Any) -> int:
+    # A token, which orders effects, has no dtype; a random key's dtype has no size in older versions.
+    return int(getattr(getattr(aval, "dtype", None), "itemsize", 0))

@@ -2,16 +2,18 @@
 
 import heapq
 from collections import defaultdict
+from collections.abc import Sequence
 
 from fitroom.backends.jax.fusion import Kernel, Kernels
-from fitroom.estimating.timeline import Phase
+from fitroom.estimating.timeline import Moment
 
 Lifetimes = dict[int, tuple[int, int]]
 """By value: the first and the last kernel, by number, during which it is in memory."""
 
 
-def lifetimes(kernels: list[Kernel], sizes_bytes: list[int]) -> Lifetimes:
+def lifetimes(found: Kernels) -> Lifetimes:
     """When each value that a kernel writes is in memory. A value that none reads is gone at once."""
+    kernels, sizes_bytes = found.kernels, found.sizes_bytes
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for moment, kernel in enumerate(kernels):
@@ -30,19 +32,29 @@ def lifetimes(kernels: list[Kernel], sizes_bytes: list[int]) -> Lifetimes:
     return {value: (first[value], last[value]) for value in first}
 
 
-def held_lifetimes(kernels: list[Kernel], sizes_bytes: list[int], phases: list[Phase | None]) -> Lifetimes:
-    """The same where Python holds on to values: run operation by operation.
+def held_lifetimes(kernels: list[Kernel], lived: Lifetimes, moments: Sequence[Moment]) -> Lifetimes:
+    """The same where Python holds on to values, as it does when a step runs operation by operation.
 
-    What the forward pass leaves for the backward pass is held until that is done, and gradients until the update is.
+    What one layer hands to another is held until the forward pass is done, what the forward pass leaves for the
+    backward pass until that is done, and gradients until the update is.
     """
-    last_backward = max((moment for moment, phase in enumerate(phases) if phase == "backward"), default=0)
-    held = lifetimes(kernels, sizes_bytes)
-    for value, (first, last) in held.items():
-        if (phases[first], phases[last]) == ("forward", "backward"):
-            held[value] = first, last_backward
-        elif (phases[first], phases[last]) == ("backward", "update"):
-            held[value] = first, len(kernels) - 1
-    return held
+    end_of = {moment.phase: number for number, moment in enumerate(moments)}
+    handed_on = {
+        value
+        for number, kernel in enumerate(kernels)
+        for value in kernel.reads & lived.keys()
+        if moments[number].layer != moments[lived[value][0]].layer
+    }
+
+    def last_held(value: int, first: int, last: int) -> int:
+        made, read = moments[first].phase, moments[last].phase
+        if (made, read) == ("backward", "update"):
+            return len(moments) - 1
+        if (made, read) == ("forward", "backward"):
+            return end_of["backward"]
+        return max(last, end_of["forward"]) if made == "forward" and value in handed_on else last
+
+    return {value: (first, last_held(value, first, last)) for value, (first, last) in lived.items()}
 
 
 def thrifty_order(found: Kernels) -> list[Kernel]:
@@ -88,4 +100,5 @@ def thrifty_order(found: Kernels) -> list[Kernel]:
         for reader in changed:
             if missing[reader] == 0:
                 heapq.heappush(ready, priority(reader))
+    assert len(order) == len(kernels), "kernels wait for one another"
     return order
