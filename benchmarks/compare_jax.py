@@ -1,14 +1,15 @@
 """Predict, without a GPU, every case that was measured on one, and say how far off each prediction is.
 
-    python benchmarks/compare_jax.py            # measured: results/jax_h200_measured.jsonl; writes results/jax_h200.json
+    python benchmarks/compare_jax.py            # reads results/jax_h200_measured.jsonl
 
-Predictions already in the result are not made again unless `--again` is given.
+The prediction is as good as the compiler is near to the one that the card ran. With the same version the result is
+results/jax_h200.json; with another it is results/jax_h200_xla_VERSION.json. Predictions already in the result are not
+made again unless `--again` is given.
 """
 
 import argparse
 import json
 import os
-import random
 import statistics
 import sys
 import time
@@ -20,7 +21,6 @@ from cases import Case, build
 
 RESULTS = Path(__file__).parent / "results"
 MEASURED = RESULTS / "jax_h200_measured.jsonl"
-COMPARED = RESULTS / "jax_h200.json"
 
 
 def main() -> None:
@@ -28,8 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="store_true", help="predict anew what was predicted before")
     again = parser.parse_args().again
-    known = {} if again or not COMPARED.exists() else {c["name"]: c for c in json.loads(COMPARED.read_text())["cases"]}
     measured = [json.loads(line) for line in MEASURED.read_text().splitlines()]
+    result = RESULTS / result_name(measured[0]["versions"]["jax"])
+    known = {} if again or not result.exists() else {c["name"]: c for c in json.loads(result.read_text())["cases"]}
     cases = [known.get(m["name"]) or compare(m) for m in measured if "peak_bytes" in m]
     errors = [abs(case["error"]) for case in cases]
     low = [case["error"] for case in cases if case["error"] < 0]
@@ -40,8 +41,16 @@ def main() -> None:
         "too_low": len(low),
         "lowest_error": min(low, default=0),
     }
-    COMPARED.write_text(json.dumps({"summary": summary, "cases": cases}, indent=1) + "\n")
+    result.write_text(json.dumps({"summary": summary, "cases": cases}, indent=1) + "\n")
     print(json.dumps(summary))
+
+
+def result_name(measured_version: str) -> str:
+    """The file for predictions by the installed compiler."""
+    from fitroom.backends.jax.compiler import compiler_version
+
+    version = (compiler_version() or "").split()[-1]
+    return "jax_h200.json" if version == measured_version else f"jax_h200_xla_{version}.json"
 
 
 def compare(measured: dict) -> dict:
@@ -51,7 +60,6 @@ def compare(measured: dict) -> dict:
     import fitroom
 
     case = Case(**{field: measured[field] for field in Case.__dataclass_fields__})
-    random.seed(0)
     keras.backend.clear_session()
     found = fitroom.estimate(build(case), case.batch_size, gpu="H200", limit=measured["stats"]["bytes_limit"])
     batch_bytes = found.by_kind["input"]  # one batch ahead, at the least

@@ -4,7 +4,6 @@ python docs/pictures.py            # writes docs/images/
 """
 
 import os
-import random
 from pathlib import Path
 
 os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -24,7 +23,6 @@ COMMAND = "fitroom estimate xception --image-size 299 --batch-size 64 --backend 
 def main() -> None:
     """A terminal with the command and its output, and the drawing of the same step."""
     IMAGES.mkdir(exist_ok=True)
-    random.seed(0)
     estimate = fitroom.estimate(load_model(ModelSource(text="xception", image_size=299)), 64, gpu="H200")
     console = Console(record=True, width=92, file=StringIO(), force_terminal=True)
     console.print(f"$ {COMMAND}\n", style="bold")

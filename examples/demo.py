@@ -7,7 +7,6 @@ own allocator on the CPU.
 """
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +39,6 @@ def main() -> None:
 
 def estimate_cards(console: Console) -> list[fitroom.Estimate]:
     """Xception on each card, compiled for it by XLA's own GPU compiler."""
-    random.seed(0)  # a model without values still draws seeds: the same ones each time, for the cache
     model = load_model(ModelSource(text="xception", image_size=299))
     estimates = []
     for card in CARDS:

@@ -48,15 +48,23 @@ def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
         )
     x = input_specs(model, request.batch_size, request.recipe)
     model = _in_precision(model, request.recipe.precision)
-    with _borrowed(model), _variables_kept(model):
+    with _borrowed(model):
         notes = _lend_compile(model, request) if request.training else ()
-        yield PreparedModel(
-            model=model,
-            x=x,
-            y_candidates=target_specs(model, x) if request.training else (),
-            precision=precision_of(model),
-            jit=_jit_of(model, request),
-            notes=notes,
+        # In this scope nothing gets a value, and what a step assigns on the side is held back from the model.
+        with without_values() as held_back:
+            yield PreparedModel(
+                model=model,
+                x=x,
+                y_candidates=target_specs(model, x) if request.training else (),
+                precision=precision_of(model),
+                jit=_jit_of(model, request),
+                notes=notes,
+            )
+    if held_back.state_mapping:
+        raise ModelError(
+            f"The step of {model.name!r} assigns variables by itself, which JAX does not trace. "
+            "Expected: a function of the state, as Keras has it on JAX.",
+            hint="`train_step(self, state, data)` must return `logs, state` and leave variables as they are",
         )
 
 
@@ -75,25 +83,6 @@ def _borrowed(model: Any) -> Iterator[None]:
     finally:
         vars(model).clear()
         vars(model).update(saved)
-
-
-@contextmanager
-def _variables_kept(model: Any) -> Iterator[None]:
-    """Refuse a step that assigns variables while it is traced: their values would be gone."""
-    kept = [(variable, variable._value) for variable in (*model.variables, *model.metrics_variables)]
-    try:
-        yield
-    finally:
-        # Those made without values Keras fills in by itself when it first traces: that is not the step's doing.
-        assigned = [variable for variable, value in kept if value is not None and variable._value is not value]
-        for variable, value in kept:
-            variable._value = value
-    if assigned:
-        raise ModelError(
-            f"The step of {model.name!r} assigns variables by itself ({assigned[0].path}, for one), which JAX does not "
-            "trace. Expected: a function of the state, as Keras has it on JAX.",
-            hint="`train_step(self, state, data)` must return `logs, state` and leave variables as they are",
-        )
 
 
 @contextmanager

@@ -9,7 +9,6 @@ for several backends it is sent, as JSON, to a process for each:
 import json
 import logging
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,8 +52,6 @@ class EstimateJob:
         backend = choose_backend(backend)
         _quieten(backend, self.measure)
         say(f"building {self.model}")
-        # A model without values still draws seeds; the same ones each time, so that the cache finds it again.
-        random.seed(0)
         model = load_model(
             ModelSource(
                 text=self.model,

@@ -68,7 +68,7 @@ def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -
             timeline=timeline_of_jaxpr(step, fused=False),
             method="traced",
             typical_error=None,
-            notes=("Without jit nothing is fused: every operation's result is followed from its making to its last use.",),
+            notes=("Approximate: without jit nothing is fused, and JAX holds what it made until backward is done.",),
         )
     if request.measure:
         predicted = _predict(step, request.card, limit_bytes)
@@ -87,9 +87,7 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
             notes=("Without XLA's GPU compiler this is approximate; exact with: pip install 'fitroom[xla]'",),
         )
     timeline = StepCompiler(step, card).timeline(limit_bytes)
-    return _Found(
-        timeline=timeline, method="compiled", typical_error=COMPILED_ERROR, notes=_recomputing_note(timeline)
-    )
+    return _Found(timeline=timeline, method="compiled", typical_error=COMPILED_ERROR, notes=_recomputing_note(timeline))
 
 
 def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
