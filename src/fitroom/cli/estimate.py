@@ -143,6 +143,9 @@ def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
 @contextmanager
 def _stdout_for_results() -> Iterator[None]:
     """Send to stderr what the user's own code prints while it builds and is traced, and the programs it starts."""
+    if sys.stdout is None:  # closed, as `>&-` does: there is nothing to keep clean
+        yield
+        return
     sys.stdout.flush()
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
