@@ -10,7 +10,8 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --doctest-modules src tests
+	$(BIN)/python -m pytest --doctest-modules src
+	$(BIN)/python -m pytest --numprocesses 2 tests
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -2,8 +2,8 @@
 
     python benchmarks/applications.py            # writes results/jax_applications.json; resumes where it was
 
-One line of the result a model: its peak at batch 8 in float32 on an H200, what part of it has a layer, how long it took,
-or why it was refused.
+One line of the result a model: its peak at batch 8 in float32 on an H200, what part of it has a layer, how long it
+took, or why it was refused.
 """
 
 import json
@@ -17,7 +17,7 @@ os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_L
 import keras
 
 import fitroom
-from fitroom.backends.jax.compiler import compiler_version
+from fitroom.backends.jax.compiled.compiler import compiler_version
 from fitroom.estimating.timeline import NO_LAYER
 from fitroom.models.application import application_names
 from fitroom.models.source import ModelSource, load_model

@@ -47,7 +47,7 @@ def main() -> None:
 
 def result_name(measured_version: str) -> str:
     """The file for predictions by the installed compiler."""
-    from fitroom.backends.jax.compiler import compiler_version
+    from fitroom.backends.jax.compiled.compiler import compiler_version
 
     version = (compiler_version() or "").split()[-1]
     return "jax_h200.json" if version == measured_version else f"jax_h200_xla_{version}.json"

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-logging.getLogger("jax_plugins").setLevel(logging.ERROR)  # it misses a GPU, which is not needed here
 
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +28,7 @@ LIMITS_MB = (800, 300)
 
 def main() -> None:
     """Estimates, then the proof."""
+    logging.getLogger("jax_plugins").setLevel(logging.ERROR)  # it misses a GPU, which is not needed here
     console = Console()
     console.rule(f"Xception, 299 x 299 pictures, batch {BATCH_SIZE}, on JAX: does it fit?")
     estimates = estimate_cards(console)

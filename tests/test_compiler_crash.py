@@ -12,7 +12,7 @@ import json, subprocess
 import jax
 import jax.numpy as jnp
 
-from fitroom.backends.jax import compiler
+from fitroom.backends.jax.compiled import compiler
 from fitroom.backends.jax.step import Argument, JaxStep
 from fitroom.errors import FitroomError
 from fitroom.estimating.cards import find_card

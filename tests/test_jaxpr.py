@@ -18,7 +18,7 @@ import json
 import keras
 from keras import layers
 
-from fitroom.backends.jax.jaxpr import TYPICAL_ERROR, timeline_of_jaxpr
+from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR, timeline_of_jaxpr
 from fitroom.backends.jax.step import predict_step, training_step
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import find_card

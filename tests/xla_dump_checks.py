@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fitroom.backends.jax.attribution import timeline_of
-from fitroom.backends.jax.origin import Origins
+from fitroom.backends.jax.compiled.attribution import timeline_of
+from fitroom.backends.jax.compiled.dump import Value, dumped_bytes, read_dump
+from fitroom.backends.jax.compiled.origin import Origins
 from fitroom.backends.jax.step import Argument
-from fitroom.backends.jax.xla_dump import Value, dumped_bytes, read_dump
 from fitroom.estimating.timeline import NO_LAYER
 
 LAYERS = frozenset({"conv", "relu", "inner"})

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from fitroom.cli.batch_sizes import BatchSizes
+from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
 _STDOUT, _STDERR = 1, 2
@@ -111,6 +112,8 @@ def command(
     with _progress() as say, _stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
+    if not estimates:
+        raise FitroomError(" ".join(dict.fromkeys(refusal["reason"] for refusal in _refusals(cells))))
     if plot:
         from fitroom.report.plot import save_plot
 
@@ -122,8 +125,6 @@ def command(
         click.echo(json.dumps(found[0] if alone else {"estimates": found, "refusals": _refusals(cells)}, indent=2))
     else:
         _print(cells)
-    if not estimates:
-        raise click.exceptions.Exit(1)
 
 
 def _print(cells: Sequence[Any]) -> None:

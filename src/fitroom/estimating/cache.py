@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,14 @@ def digest(*parts: str | bytes) -> str:
     return found.hexdigest()
 
 
-def load(key: str) -> Any | None:
+def load(key: str) -> Any:
     """What was kept under the key, or None."""
     folder = cache_folder()
     if folder is None:
         return None
     try:
         return json.loads(gzip.decompress((folder / (key + _SUFFIX)).read_bytes()))
-    except (OSError, EOFError, ValueError):
+    except (OSError, EOFError, ValueError, zlib.error):
         return None
 
 

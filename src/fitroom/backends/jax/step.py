@@ -42,12 +42,12 @@ class JaxStep:
         """The size of one batch on the device."""
         return sum(argument.size_bytes for argument in self.arguments if argument.kind == "input")
 
-    def exported(self) -> bytes:
-        """The step lowered for NVIDIA GPUs, in JAX's own portable form."""
+    def exported(self) -> Any:
+        """The step lowered for NVIDIA GPUs, as a `jax.export.Exported`."""
         # It is compiled by the same version at once: no need for the custom calls in it to be stable.
         any_custom_call = jax.export.DisabledSafetyCheck.custom_call("ALL")
         export = jax.export.export(self.jitted, platforms=["cuda"], disabled_checks=[any_custom_call])
-        return bytes(export(*self.specs).serialize())
+        return export(*self.specs)
 
 
 def training_step(prepared: PreparedModel) -> JaxStep:
@@ -59,16 +59,32 @@ def training_step(prepared: PreparedModel) -> JaxStep:
         y = _structs(candidate)
         try:
             _build_trackers(model, x, y)
-            step = _jax_step(model, model.train_step, [*groups, model.metrics_variables], (x, y))
-            step.jitted.trace(*step.specs)
-        except (ValueError, TypeError) as error:
+            num_variables = None
+            # Some metrics make their variables when they first see a batch: they are part of the state from then on.
+            while num_variables != len(model.metrics_variables):
+                num_variables = len(model.metrics_variables)
+                step = _jax_step(model, model.train_step, [*groups, model.metrics_variables], (x, y))
+                traced = step.jitted.trace(*step.specs)
+        except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
         else:
+            _check_returns_state(traced.out_info, step.specs[0], model)
             return step
     raise ModelError(
         f"The training step of {model.name!r} could not be traced: {refusals[0]}",
         hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
     ) from refusals[0]
+
+
+def _check_returns_state(returned: Any, state: Any, model: Any) -> None:
+    """Refuse a `train_step` that does not hand on the state it was given: its memory would not be that of training."""
+    new_state = returned[1] if isinstance(returned, tuple) and len(returned) == 2 else None
+    if [leaf.shape for leaf in jax.tree.leaves(new_state)] != [leaf.shape for leaf in jax.tree.leaves(state)]:
+        raise ModelError(
+            f"The `train_step` of {model.name!r} does not return the new state. Expected: `logs, state`, the state as "
+            "it was given: trainable, non-trainable, optimizer and metrics variables.",
+            hint="see Keras's guide on customizing `fit` with JAX",
+        )
 
 
 def predict_step(prepared: PreparedModel) -> JaxStep:

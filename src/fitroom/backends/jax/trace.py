@@ -4,11 +4,11 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.jax.compiler import StepCompiler, compiler_version
-from fitroom.backends.jax.jaxpr import TYPICAL_ERROR as TRACED_ERROR
-from fitroom.backends.jax.jaxpr import timeline_of_jaxpr
-from fitroom.backends.jax.measure import measured_timeline
+from fitroom.backends.jax.compiled.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.measured.measure import measured_timeline
 from fitroom.backends.jax.step import JaxStep, predict_step, training_step
+from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR as TRACED_ERROR
+from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
@@ -99,7 +99,7 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
 
 def _ahead_note(ahead_bytes: int) -> str:
     return (
-        f"Keras copies up to {BATCHES_AHEAD} further batches to the card while one is trained: "
+        f"Keras copies up to {BATCHES_AHEAD} further batches to the card while it works on one: "
         f"{format_bytes(ahead_bytes)}, counted in what is needed, not in the peak of the step."
     )
 

@@ -1,6 +1,6 @@
 """Run as a process of its own: run an exported step on the card in this machine and read the allocator.
 
-    python -m fitroom.backends.jax.measure_child STEP [DUMP_FOLDER]
+    python -m fitroom.backends.jax.measured.child STEP [DUMP_FOLDER]
 
 Prints the peak in bytes. JAX cannot reset a peak, and the first compile leaves its autotuning in it; so this is run
 twice with one compilation cache, first with a dump folder, and the second run's peak is that of a steady step.
@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from fitroom.backends.jax.compile_child import jitted_step
+from fitroom.backends.jax.compiled.child import jitted_step
 
 STEPS = 4
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from fitroom.backends.jax.attribution import timeline_of
+from fitroom.backends.jax.compiled.attribution import timeline_of
+from fitroom.backends.jax.compiled.dump import read_dump
 from fitroom.backends.jax.step import JaxStep
-from fitroom.backends.jax.xla_dump import read_dump
 from fitroom.errors import CompilerError
 from fitroom.estimating import cache
 from fitroom.estimating.cards import Card
@@ -23,7 +23,8 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_FORMAT = "3"
+_CHATTER = "cuda_plugin_extension is not found"
+_FORMAT = "4"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
@@ -43,14 +44,16 @@ class StepCompiler:
     def __init__(self, step: JaxStep, card: Card) -> None:
         self._step = step
         self._card = card
-        self._program = step.exported()
+        self._exported = step.exported()
 
     def timeline(self, limit_bytes: int) -> Timeline:
         """The step's memory as XLA lays it out under the limit."""
         target = target_description(self._card, limit_bytes)
         key = self._key(target)
-        if (kept := cache.load(key)) is not None:
-            return Timeline.from_dict(kept)
+        try:
+            return Timeline.from_dict(cache.load(key))
+        except (KeyError, TypeError, ValueError):
+            pass  # not there, or not as we write it
         timeline = self._compile(target)
         cache.store(key, timeline.to_dict())
         return timeline
@@ -61,17 +64,19 @@ class StepCompiler:
             return list(pool.map(self.timeline, limits_bytes))
 
     def _key(self, target: str) -> str:
-        arguments = json.dumps([[a.size_bytes, a.kind, a.layer] for a in self._step.arguments])
+        # The program as text has no source lines in it: moving a line of the user's file changes nothing.
+        program = self._exported.mlir_module()
+        names = json.dumps([sorted(self._step.layer_names), [(a.kind, a.layer) for a in self._step.arguments]])
         versions = [compiler_version() or "", *(importlib.metadata.version(name) for name in ("jax", "jaxlib"))]
-        return cache.digest("jax step", _FORMAT, *versions, target, arguments, self._program)
+        return cache.digest("jax step", _FORMAT, *versions, target, names, program)
 
     def _compile(self, target: str) -> Timeline:
         with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
             step_file, target_file, dump_folder = (Path(folder, name) for name in ("step", "target", "dump"))
-            step_file.write_bytes(self._program)
+            step_file.write_bytes(self._exported.serialize())
             target_file.write_text(target)
             dump_folder.mkdir()
-            command = [sys.executable, "-m", "fitroom.backends.jax.compile_child"]
+            command = [sys.executable, "-m", "fitroom.backends.jax.compiled.child"]
             finished = subprocess.run(
                 [*command, step_file, target_file, dump_folder],
                 # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
@@ -88,8 +93,8 @@ class StepCompiler:
 
 
 def _compiler_error(finished: "subprocess.CompletedProcess[str]", card: Card) -> CompilerError:
-    last_lines = [line for line in finished.stderr.splitlines() if line.strip()][-1:]
-    said = f" Its last words: {last_lines[0].strip()[:300]}" if last_lines else ""
+    lines = [line.strip() for line in finished.stderr.splitlines() if line.strip() and _CHATTER not in line]
+    said = f" Its last words: {lines[-1][:300]}" if lines else ""
     if finished.returncode == -signal.SIGKILL:
         return CompilerError(
             "The XLA compiler was killed, most likely for the memory of this machine." + said,

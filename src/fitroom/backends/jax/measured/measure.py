@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fitroom.backends.jax.attribution import timeline_of
+from fitroom.backends.jax.compiled.attribution import timeline_of
+from fitroom.backends.jax.compiled.dump import read_dump
 from fitroom.backends.jax.step import JaxStep
-from fitroom.backends.jax.xla_dump import read_dump
 from fitroom.errors import BackendError, InputError
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.timeline import Timeline
@@ -21,7 +21,7 @@ def measured_timeline(step: JaxStep, limit_bytes: int) -> Timeline:
     gpu = _live_gpu(limit_bytes)
     with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
         step_file, dump_folder, cache_folder = (Path(folder, name) for name in ("step", "dump", "cache"))
-        step_file.write_bytes(step.exported())
+        step_file.write_bytes(step.exported().serialize())
         dump_folder.mkdir()
         environment = _environment(cache_folder, limit_bytes / visible_bytes(gpu.memory_bytes))
         _run([step_file, dump_folder], environment)
@@ -61,7 +61,7 @@ def _environment(cache_folder: Path, fraction: float) -> dict[str, str]:
 
 
 def _run(arguments: list[Path], environment: dict[str, str]) -> int:
-    command = [sys.executable, "-m", "fitroom.backends.jax.measure_child", *map(str, arguments)]
+    command = [sys.executable, "-m", "fitroom.backends.jax.measured.child", *map(str, arguments)]
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     if finished.returncode == 0:
         return int(finished.stdout.split()[-1])

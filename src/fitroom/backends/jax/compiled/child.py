@@ -1,6 +1,6 @@
 """Run as a process of its own: compile an exported step for a card that is not there.
 
-    python -m fitroom.backends.jax.compile_child STEP TARGET DUMP_FOLDER
+    python -m fitroom.backends.jax.compiled.child STEP TARGET DUMP_FOLDER
 
 The compiler may crash on an odd target or be killed for its memory; whoever started this process lives on.
 It leaves as soon as buffer assignment is written: code generation, which would follow, takes longest and
@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from fitroom.backends.jax.xla_dump import dumped_bytes
+from fitroom.backends.jax.compiled.dump import dumped_bytes
 
 COMPILER_OPTIONS = {
     "xla_gpu_autotune_level": 0,  # there is no GPU to time kernels on

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fitroom.backends.jax.primitives import (
+from fitroom.backends.jax.traced.primitives import (
     COMPARISONS,
     COSTLY,
     LIBRARY,
@@ -18,7 +18,7 @@ from fitroom.backends.jax.primitives import (
     is_computed_on_the_way,
     writes_memory,
 )
-from fitroom.backends.jax.program import Operation, Program
+from fitroom.backends.jax.traced.program import Operation, Program
 
 _SHORT_COLUMN = 4096
 """XLA sums longer columns in two stages, and only then reads what it sums a second time instead of keeping it."""

@@ -8,9 +8,9 @@ add into), from whoever uses it.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from fitroom.backends.jax.compiled.dump import Dump, Value
 from fitroom.backends.jax.scope import KIND_OF_PHASE, is_backward, layer_in, phase_in, without_brackets
 from fitroom.backends.jax.step import Argument
-from fitroom.backends.jax.xla_dump import Dump, Value
 from fitroom.estimating.timeline import Kind, Phase
 
 _SCRATCH_TYPES = ("u8[", "s8[")

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from fitroom.backends.jax.origin import Origins
+from fitroom.backends.jax.compiled.dump import Allocation, Dump, Value
+from fitroom.backends.jax.compiled.origin import Origins
 from fitroom.backends.jax.step import Argument
-from fitroom.backends.jax.xla_dump import Allocation, Dump, Value
 from fitroom.estimating.timeline import Buffer, Moment, Timeline
 
 ALIGNMENT_BYTES = 256

@@ -4,7 +4,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fitroom.backends.jax.fusion import Kernel, Kernels
+from fitroom.backends.jax.traced.fusion import Kernel, Kernels
 from fitroom.estimating.timeline import Moment
 
 Lifetimes = dict[int, tuple[int, int]]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.jax.primitives import CALLS, LOOPS
+from fitroom.backends.jax.traced.primitives import CALLS, LOOPS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

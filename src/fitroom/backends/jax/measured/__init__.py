@@ -1,0 +1,1 @@
+"""The step run on the card in this machine."""

@@ -1,0 +1,1 @@
+"""The step followed through its jaxpr: without the compiler, or without jit."""
