@@ -50,7 +50,7 @@ class EstimateJob:
         """Estimate every batch size on one backend, in this process. `say` hears what is under way."""
         self._check()
         backend = choose_backend(backend)
-        _quieten(backend, self.measure)
+        _quieten(backend)
         say(f"building {self.model}")
         model = load_model(
             ModelSource(
@@ -117,7 +117,7 @@ class EstimateJob:
         return [Refusal(backend=backend, batch_size=size, reason=reason) for size in self.batch_sizes]
 
 
-def _quieten(backend: str, measure: bool) -> None:
+def _quieten(backend: str) -> None:
     """Keep frameworks from chatting on stderr, and JAX from taking a card that is only being asked about."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself, and nothing is computed here

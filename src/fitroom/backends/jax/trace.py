@@ -72,7 +72,7 @@ def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -
         )
     if request.measure:
         predicted = _predict(step, request.card, limit_bytes)
-        timeline = measured_timeline(step, limit_bytes)
+        timeline = measured_timeline(step, request.card, limit_bytes)
         difference = _difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
         return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
     return _predict(step, request.card, limit_bytes)

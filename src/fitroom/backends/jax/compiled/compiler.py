@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fitroom.backends.jax.compiled.attribution import timeline_of
@@ -39,7 +37,7 @@ def compiler_version() -> str | None:
 
 
 class StepCompiler:
-    """Compiles one step for a card under one allocator limit or several."""
+    """Compiles one step for a card."""
 
     def __init__(self, step: JaxStep, card: Card) -> None:
         self._step = step
@@ -57,11 +55,6 @@ class StepCompiler:
         timeline = self._compile(target)
         cache.store(key, timeline.to_dict())
         return timeline
-
-    def timelines(self, limits_bytes: Sequence[int]) -> list[Timeline]:
-        """Several limits side by side."""
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            return list(pool.map(self.timeline, limits_bytes))
 
     def _key(self, target: str) -> str:
         # The program as text has no source lines in it: moving a line of the user's file changes nothing.

@@ -10,15 +10,16 @@ from fitroom.backends.jax.compiled.attribution import timeline_of
 from fitroom.backends.jax.compiled.dump import read_dump
 from fitroom.backends.jax.step import JaxStep
 from fitroom.errors import BackendError, InputError
+from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.timeline import Timeline
 from fitroom.units import format_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
 
 
-def measured_timeline(step: JaxStep, limit_bytes: int) -> Timeline:
+def measured_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
     """The step's memory as compiled for the live card, its peak as the allocator counted it."""
-    gpu = _live_gpu(limit_bytes)
+    gpu = _live_gpu(card, limit_bytes)
     with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
         step_file, dump_folder, cache_folder = (Path(folder, name) for name in ("step", "dump", "cache"))
         step_file.write_bytes(step.exported().serialize())
@@ -30,11 +31,16 @@ def measured_timeline(step: JaxStep, limit_bytes: int) -> Timeline:
     return timeline.with_peak(peak_bytes)
 
 
-def _live_gpu(limit_bytes: int) -> LiveGpu:
+def _live_gpu(card: Card, limit_bytes: int) -> LiveGpu:
     gpus = live_gpus()
     if not gpus:
         raise InputError(
             "There is no NVIDIA GPU in this machine to measure on.", hint="leave --measure out to predict instead"
+        )
+    if find_card(gpus[0].name) != card:
+        raise InputError(
+            f"The card in this machine is a {gpus[0].name}. Received: {card.name}.",
+            hint="leave --gpu out to measure on the card that is here, or --measure to predict for the other",
         )
     if limit_bytes > gpus[0].free_bytes:
         raise InputError(
