@@ -63,6 +63,14 @@ Tuned on one half of the cases, reported on the other.
 {note}
 """
 
+_APPLICATIONS = """
+## Every model of keras.applications
+
+On JAX, compiled for an H200 at the picture size each was made for, batch {batch_size}, float32
+(`benchmarks/applications.py`):
+{num_models} models, {refused}. At least {share} of the peak has a layer.
+"""
+
 
 def main() -> None:
     """Write the page, or check it."""
@@ -114,7 +122,7 @@ def make_page() -> str:
         ),
         caps="\n".join(f"| {c['name']} | {c['limit_bytes']:,} | {'yes' if c['runs'] else 'no'} |" for c in caps),
         other_compilers="\n".join(map(compiler_row, sorted(RESULTS.glob("jax_h200_xla_*.json")))),
-        traced=traced_section(),
+        traced=traced_section() + applications_section(),
     )
 
 
@@ -136,6 +144,19 @@ def traced_section() -> str:
         median=percent(summary["median_error"]),
         p95=percent(summary["percentile_95_error"]),
         too_low=percent(summary["too_low_share"]),
+    )
+
+
+def applications_section() -> str:
+    """The part about ready-made models."""
+    models = json.loads((RESULTS / "jax_applications.json").read_text())["models"]
+    refused = [f"{name} ({found['refused']})" for name, found in models.items() if "refused" in found]
+    shares = [found["share_with_layer"] for found in models.values() if "refused" not in found]
+    return _APPLICATIONS.format(
+        batch_size=8,
+        num_models=len(models),
+        refused=f"refused: {', '.join(refused)}" if refused else "none refused",
+        share=percent(min(shares)),
     )
 
 

@@ -176,3 +176,10 @@ def test_a_number_of_classes_is_refused_where_the_model_has_its_own(tmp_path):
     (tmp_path / "build.py").write_text(BUILD)
     with pytest.raises(InputError, match="--classes"):
         load("build.py:make_model", classes=3)
+
+
+@pytest.mark.parametrize("name", sorted(application_names()))
+def test_every_model_of_keras_applications_can_be_built_without_values(name):
+    model = load_model(ModelSource(text=name.lower()))
+    assert model.output_shape[-1] == 5
+    assert all(variable._value is None for variable in model.trainable_variables)

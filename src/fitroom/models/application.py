@@ -48,9 +48,7 @@ def build_application(source: "ModelSource") -> Any:
         keras.config.set_dtype_policy(source.precision)
     try:
         with without_values():
-            return builders[name](
-                weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES, name=name.lower()
-            )
+            return builders[name](weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES)
     except ValueError as error:
         size = f" at {source.image_size} x {source.image_size}" if source.image_size else ""
         raise ModelError(

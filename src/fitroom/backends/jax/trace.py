@@ -94,7 +94,7 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     recomputed = sum(".remat" in moment.name for moment in timeline.moments)
     if not recomputed:
         return ()
-    return (f"To stay under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
+    return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
 
 
 def _ahead_note(ahead_bytes: int) -> str:
