@@ -46,7 +46,7 @@ def load(text: str, **wishes):
 @pytest.mark.parametrize("name", ["mobilenetv2", "MobileNetV2", "mobilenet_v2", "Mobile-Net V2", " mobilenetv2 "])
 def test_a_name_is_taken_in_any_spelling(name):
     model = load(name, image_size=32)
-    assert model.name == "mobilenetv2"
+    assert model.name == "mobilenetv2_1.00_32"
     assert model.input_shape == (None, 32, 32, 3)
     assert model.output_shape == (None, 5)
 
@@ -72,15 +72,15 @@ def test_a_misspelt_name_gets_the_nearest_ones():
 
 
 def test_a_size_that_the_model_refuses_is_told():
-    with pytest.raises(ModelError, match="Xception cannot be built at 32 x 32"):
+    with pytest.raises(ModelError, match="Xception cannot be built for pictures of 32 x 32"):
         load("xception", image_size=32)
 
 
 def test_a_name_comes_before_a_folder_or_file_called_the_same(tmp_path):
     (tmp_path / "mobilenetv2").mkdir()
-    assert load("mobilenetv2", image_size=32).name == "mobilenetv2"
+    assert load("mobilenetv2", image_size=32).name == "mobilenetv2_1.00_32"
     (tmp_path / "mobilenet").write_text("notes")
-    assert load("mobilenet", image_size=32).name == "mobilenet"
+    assert load("mobilenet", image_size=32).name == "mobilenet_1.00_32"
 
 
 def test_a_function_in_a_file_is_called(tmp_path, capfd):

@@ -2,7 +2,10 @@
 
 from dataclasses import asdict, dataclass
 
-from fitroom.errors import InputError
+from fitroom.errors import InputError, UnknownNameError
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
+"""The Keras dtype policies a model can be trained in."""
 
 CHANGES = {
     "jit": "nothing",
@@ -42,6 +45,9 @@ class Recipe:
     """Height and width of the pictures, for a model that leaves them open."""
 
     def __post_init__(self) -> None:
+        if self.precision not in (None, *PRECISIONS):
+            known = f"known are: {', '.join(PRECISIONS)}"
+            raise UnknownNameError("precision", str(self.precision), PRECISIONS, more=known)
         steps = self.keras_accumulation
         if steps is not None and steps < 1:
             raise InputError(
@@ -50,12 +56,18 @@ class Recipe:
             )
 
     def micro_batch(self, batch_size: int) -> int:
-        """The largest number of samples that are on the device at once.
+        """The number of samples that are on the device at once.
 
         >>> Recipe(keras_accumulation=4).micro_batch(128)
         32
         """
-        return -(-batch_size // (self.keras_accumulation or 1))
+        steps = self.keras_accumulation or 1
+        if batch_size % steps:
+            raise InputError(
+                f"A batch of {batch_size} cannot be cut into {steps} equal parts for accumulation.",
+                hint="Keras averages the parts as if they were equal: choose a number that divides the batch",
+            )
+        return batch_size // steps
 
     def to_dict(self) -> dict[str, object]:
         """The knobs that were set."""

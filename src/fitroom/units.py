@@ -25,7 +25,7 @@ def parse_bytes(text: str | int) -> int:
     >>> parse_bytes("12GiB"), parse_bytes("12 GB"), parse_bytes(4096)
     (12884901888, 12000000000, 4096)
     """
-    match = _SIZE.fullmatch(str(text))
+    match = _SIZE.fullmatch(str(text)) if isinstance(text, int | str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
     size_bytes = int(float(match[1]) * factor) if match and factor else 0
     if size_bytes <= 0:

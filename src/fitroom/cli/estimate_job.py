@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fitroom.backends.choose import INSTALLABLE, choose_backend
+from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import choose_card, estimate
 from fitroom.estimating.result import Estimate
@@ -29,7 +29,6 @@ INPUT_DTYPES = (
     *("bool", "uint8", "uint16", "uint32", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +66,16 @@ class EstimateJob:
     def run_everywhere(self, say: Callable[[str], None]) -> list[Cell]:
         """Estimate on all backends, each in a process of its own, side by side."""
         self._check()
-        say(f"estimating {self.model} on {', '.join(INSTALLABLE)}")
-        with ThreadPoolExecutor(len(INSTALLABLE)) as pool:
-            return [cell for cells in pool.map(self._run_in_child, INSTALLABLE) for cell in cells]
+        backends = installed_backends() or (choose_backend(None),)
+        say(f"estimating {self.model} on {', '.join(backends)}")
+        with ThreadPoolExecutor(len(backends)) as pool:
+            return [cell for cells in pool.map(self._run_in_child, backends) for cell in cells]
 
     def _check(self) -> None:
         """What can be told to be wrong before anything slow is imported."""
         choose_card(self.gpu)
         if self.limit is not None:
             parse_bytes(self.limit)
-        if self.recipe.precision not in (None, *PRECISIONS):
-            raise UnknownNameError(
-                "precision", str(self.recipe.precision), PRECISIONS, more=f"known are: {', '.join(PRECISIONS)}"
-            )
         if self.recipe.input_dtype not in (None, *INPUT_DTYPES):
             raise UnknownNameError(
                 "dtype for the input",

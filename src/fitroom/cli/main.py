@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from typing import NoReturn
@@ -51,6 +52,8 @@ def main() -> NoReturn:
 
     Exit codes: 0 done, 1 what was given cannot work, 2 wrong usage of the command line, 130 interrupted.
     """
+    # Ended from outside, as by `kill`: leave as by Ctrl-C, taking processes and folders along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         status = fitroom.main(prog_name="fitroom", standalone_mode=False)
     except click.ClickException as error:

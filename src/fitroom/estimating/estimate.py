@@ -1,5 +1,6 @@
 """`fitroom.estimate`: how much memory a training step takes, before it runs."""
 
+import operator
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +54,14 @@ def estimate(
     from fitroom.backends.choose import current_backend
 
     started = time.perf_counter()
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise InputError(
-            f"`batch_size` must be a positive whole number. Received: {batch_size!r}.",
-            hint="the samples of one optimizer step, such as 32",
-        )
+    batch_size = _whole_number(batch_size)
     card, card_notes = choose_card(gpu)
-    recipe = recipe or Recipe()
+    recipe = Recipe() if recipe is None else recipe
+    if not isinstance(recipe, Recipe):
+        raise InputError(
+            f"`recipe` must be a `fitroom.Recipe`. Received: {recipe!r}.",
+            hint="as in fitroom.Recipe(precision='mixed_bfloat16')",
+        )
     backend = current_backend()
     request = StepRequest(
         batch_size=batch_size,
@@ -93,6 +95,19 @@ def estimate(
     )
 
 
+def _whole_number(batch_size: Any) -> int:
+    try:
+        number = operator.index(batch_size)  # NumPy's whole numbers, too
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(batch_size, bool):
+        raise InputError(
+            f"`batch_size` must be a positive whole number. Received: {batch_size!r}.",
+            hint="the samples of one optimizer step, such as 32",
+        )
+    return number
+
+
 def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
     """The card named, or the one in this machine, or else the default; and what to say of the choice."""
     from fitroom.watch.nvml import live_gpus
@@ -100,6 +115,8 @@ def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
     if isinstance(gpu, Card):
         return gpu, ()
     if gpu is not None:
+        if not isinstance(gpu, str):
+            raise InputError(f"`gpu` must be the name of a card. Received: {gpu!r}.", hint="such as 'RTX 3060'")
         return find_card(gpu), ()
     if gpus := live_gpus():
         return find_card(gpus[0].name), ()

@@ -1,7 +1,7 @@
 """An estimate: what a recipe takes on a card under an allocator limit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from fitroom.estimating.timeline import KINDS, PHASES, Kind, Phase, Timeline
@@ -33,7 +33,7 @@ class Estimate:
     device_bytes: int
     """What must be free on the card: `required_bytes` plus context and libraries."""
 
-    timeline: Timeline
+    timeline: Timeline = field(repr=False)
     """Memory over the step; `by_kind`, `by_layer` and `by_phase` are read off it."""
 
     method: Method
@@ -81,6 +81,11 @@ class Estimate:
         return self.timeline.by_phase()
 
     @property
+    def peak_layer(self) -> str | None:
+        """The layer whose operation runs at the peak."""
+        return self.timeline.peak_layer
+
+    @property
     def fits(self) -> bool:
         """Whether training runs under the limit it is for."""
         return self.required_bytes <= self.limit_bytes
@@ -103,7 +108,7 @@ class Estimate:
             "by_kind": {kind: self.by_kind[kind] for kind in KINDS},
             "by_layer": [{"layer": row.layer, "bytes": row.bytes} for row in self.by_layer],
             "by_phase": {phase: self.by_phase[phase] for phase in PHASES},
-            "peak_layer": self.timeline.peak_layer,
+            "peak_layer": self.peak_layer,
             "method": self.method,
             "typical_error": self.typical_error,
             "versions": dict(self.versions),
@@ -115,7 +120,7 @@ class Estimate:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
         """The estimate that `to_dict(with_timeline=True)` wrote."""
-        plain = {field.name: data[field.name] for field in fields(cls)}
+        plain = {each.name: data[each.name] for each in fields(cls)}
         return cls(
             **plain
             | {

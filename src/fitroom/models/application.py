@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from fitroom.models.source import ModelSource
 
 DEFAULT_CLASSES = 5
+DEFAULT_IMAGE_SIZE = 224
+_OF_ANY_SIZE = ("MobileNetV3Large", "MobileNetV3Small")
+"""Models that leave the size of pictures open where none is given; their weights are for DEFAULT_IMAGE_SIZE."""
 
 
 def application_names() -> dict[str, Any]:
@@ -43,16 +46,17 @@ def build_application(source: "ModelSource") -> Any:
             builders,
             more="a model is a name of keras.applications, a .keras file, or file.py:function",
         )
-    shape = (source.image_size, source.image_size, 3) if source.image_size else None
+    size = source.image_size or (DEFAULT_IMAGE_SIZE if name in _OF_ANY_SIZE else None)
+    shape = (size, size, 3) if size else None
     if source.precision:
         keras.config.set_dtype_policy(source.precision)
     try:
         with without_values():
             return builders[name](weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES)
     except ValueError as error:
-        size = f" at {source.image_size} x {source.image_size}" if source.image_size else ""
+        pictures = f" for pictures of {size} x {size}" if size else ""
         raise ModelError(
-            f"{name} cannot be built{size}: {str(error).strip()}",
+            f"{name} cannot be built{pictures}: {str(error).strip()}",
             hint="give another --image-size, or leave it out for the size the model was made for",
         ) from error
 

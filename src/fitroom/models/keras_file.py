@@ -48,6 +48,10 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} is in the older HDF5 format. Expected: a .keras file.",
             hint="load it with `keras.saving.load_model` and save it again as `model.save('model.keras')`",
         )
+    if path.suffix != ".keras" and path.is_file():
+        raise InputError(
+            f"{path} is not a .keras file.", hint="save the model with `model.save('model.keras')` and give that file"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             config: dict[str, Any] = json.loads(archive.read(_CONFIG))

@@ -1,6 +1,6 @@
 """Several estimates side by side: backends by batch sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -55,10 +55,20 @@ class _EstimatesTable:
             yield _table(alike, numbers, sheet)
         if titles:
             yield Text(_EXPLANATION)
+            yield from (sheet.text(f"- {note}") for note in _notes(self.rows))
         elif self.rows:
             yield _table(self.rows, numbers, sheet)
         for reason, number in numbers.items():
             yield sheet.text(f"[{number}] {reason}")
+
+
+def _notes(cells: Sequence[Cell]) -> Iterator[str]:
+    """What is said of the estimates, once each; with the backend and batch where it is not said of all."""
+    estimates = [cell for cell in cells if isinstance(cell, Estimate)]
+    for note in dict.fromkeys(note for estimate in estimates for note in estimate.notes):
+        said_of = [estimate for estimate in estimates if note in estimate.notes]
+        places = ", ".join(f"{backend_name(each.backend)} batch {each.batch_size}" for each in said_of)
+        yield note if len(said_of) == len(estimates) else f"{places}: {note}"
 
 
 def _table(cells: Sequence[Cell], numbers: dict[str, int], sheet: Sheet) -> Table:

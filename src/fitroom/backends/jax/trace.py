@@ -4,28 +4,33 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.jax.compiled.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.compiled.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
 from fitroom.backends.jax.measured.measure import measured_timeline
+from fitroom.backends.jax.pool import default_limit_bytes
 from fitroom.backends.jax.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Timeline
 from fitroom.units import format_bytes
 
-DEFAULT_POOL_PERCENT = 75
-"""What JAX takes of a card for its allocator unless `XLA_CLIENT_MEM_FRACTION` says otherwise."""
-
 BATCHES_AHEAD = 2
 """How many further batches `fit` may have on the card while it trains one: it copies the next one ahead, and does
 not wait for the step before it copies the one after. Measured on an H200: one beside a slow step, two beside a fast."""
 
+_AHEAD_NOTE = (
+    f"Keras copies up to {BATCHES_AHEAD} further batches to the card while it works on one: "
+    "they are counted in what is needed, not in the peak of the step."
+)
+
 COMPILED_ERROR = 0.0004
-"""The median error of benchmarks/results/jax_h200.json."""
+"""The median error of benchmarks/results/jax_h200.json: a compiler of the version that the card runs."""
+
+OTHER_COMPILER_ERROR = 0.0031
+"""The median error of benchmarks/results/jax_h200_xla_0.10.2.json: a compiler of another version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,22 +49,16 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     with prepared(model, request) as ready:
         step = training_step(ready) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=ready.jit)
-    ahead_bytes = BATCHES_AHEAD * step.batch_bytes
     return TracedStep(
         timeline=found.timeline,
-        required_bytes=found.timeline.peak_bytes + ahead_bytes,
+        required_bytes=found.timeline.peak_bytes + BATCHES_AHEAD * step.batch_bytes,
         limit_bytes=limit_bytes,
         method=found.method,
         typical_error=found.typical_error,
         precision=ready.precision,
         versions=_versions(),
-        notes=(*ready.notes, *found.notes, _ahead_note(ahead_bytes)),
+        notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
     )
-
-
-def default_limit_bytes(card: Card) -> int:
-    """The allocator's limit on a card, as JAX sets it by default."""
-    return visible_bytes(card.memory_bytes) * DEFAULT_POOL_PERCENT // 100
 
 
 def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:
@@ -84,10 +83,28 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
             timeline=timeline_of_jaxpr(step, fused=True),
             method="traced",
             typical_error=TRACED_ERROR,
-            notes=("Without XLA's GPU compiler this is approximate; exact with: pip install 'fitroom[xla]'",),
+            notes=(f"Without XLA's GPU compiler this is approximate; exact with: {_install_compiler()}",),
         )
     timeline = StepCompiler(step, card).timeline(limit_bytes)
-    return _Found(timeline=timeline, method="compiled", typical_error=COMPILED_ERROR, notes=_recomputing_note(timeline))
+    versions_note = _versions_note()
+    return _Found(
+        timeline=timeline,
+        method="compiled",
+        typical_error=OTHER_COMPILER_ERROR if versions_note else COMPILED_ERROR,
+        notes=(*versions_note, *_recomputing_note(timeline)),
+    )
+
+
+def _versions_note() -> tuple[str, ...]:
+    """Said where the compiler is not the one that the installed JAX would use on a card."""
+    compiler, jaxlib = (compiler_version() or "").split()[-1], importlib.metadata.version("jaxlib")
+    if compiler == jaxlib:
+        return ()
+    return (f"The compiler is {compiler} and JAX {jaxlib}; more exact with: {_install_compiler()}",)
+
+
+def _install_compiler() -> str:
+    return f"pip install {COMPILER_PACKAGES[0]}=={importlib.metadata.version('jaxlib')}"
 
 
 def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
@@ -95,13 +112,6 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     if not recomputed:
         return ()
     return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
-
-
-def _ahead_note(ahead_bytes: int) -> str:
-    return (
-        f"Keras copies up to {BATCHES_AHEAD} further batches to the card while it works on one: "
-        f"{format_bytes(ahead_bytes)}, counted in what is needed, not in the peak of the step."
-    )
 
 
 def _difference_note(predicted_bytes: int, measured_bytes: int) -> str:

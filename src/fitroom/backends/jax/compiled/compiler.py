@@ -73,7 +73,8 @@ class StepCompiler:
             finished = subprocess.run(
                 [*command, step_file, target_file, dump_folder],
                 # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
-                env=os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},
+                # What it leaves behind when it is stopped early lies in the folder that goes.
+                env=os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": folder},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
