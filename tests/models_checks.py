@@ -72,7 +72,7 @@ def test_a_misspelt_name_gets_the_nearest_ones():
 
 
 def test_a_size_that_the_model_refuses_is_told():
-    with pytest.raises(ModelError, match="Xception cannot be built for pictures of 32 x 32"):
+    with pytest.raises(ModelError, match="Xception cannot be built at 32 x 32"):
         load("xception", image_size=32)
 
 

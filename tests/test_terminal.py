@@ -149,6 +149,7 @@ TinyNet, float32 on NVIDIA L4
     32   no estimate [2]            -
 
 The peak of each step, and whether what it needs is within the limit.
+- The loss was chosen for the model: it has none of its own.
 [1] PyTorch is not installed.
 [2] The compiler was killed: 32 [samples] took more than this machine has.
 """
@@ -262,3 +263,11 @@ def test_colour_carries_nothing_that_the_words_do_not():
     without_colour = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
     assert without_colour != file.getvalue()
     assert [line.rstrip() for line in without_colour.splitlines()] == AT_100_COLUMNS.splitlines()
+
+
+def test_table_says_of_which_estimates_a_note_holds():
+    plain = small_estimate()
+    noted = replace(plain, batch_size=16, notes=(*plain.notes, "XLA recomputes."))
+    text = shown(estimates_table([plain, noted]))
+    assert "batch 16: XLA recomputes." in text
+    assert text.count("The loss was chosen") == 1

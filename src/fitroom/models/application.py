@@ -54,7 +54,7 @@ def build_application(source: "ModelSource") -> Any:
         with without_values():
             return builders[name](weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES)
     except ValueError as error:
-        pictures = f" for pictures of {size} x {size}" if size else ""
+        pictures = f" at {size} x {size}" if size else ""
         raise ModelError(
             f"{name} cannot be built{pictures}: {str(error).strip()}",
             hint="give another --image-size, or leave it out for the size the model was made for",

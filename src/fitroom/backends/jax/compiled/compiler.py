@@ -22,7 +22,7 @@ COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
 _CHATTER = "cuda_plugin_extension is not found"
-_FORMAT = "4"
+_FORMAT = "5"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 

@@ -55,6 +55,10 @@ class Program:
     instructions: dict[str, Instruction]
     computations: dict[str, list[str]]
 
+    def is_parameter(self, name: str) -> bool:
+        """Whether the name is an argument's."""
+        return name in self.instructions and self.instructions[name].opcode == "parameter"
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -24,10 +24,13 @@ class Origins:
         self._program = dump.program
         self._layer_names = layer_names
         self._training = any(argument.kind == "optimizer" for argument in arguments)
+        # Where an argument lies, other values may lie before and after it.
         self._parameters = {
-            allocation.values[0].instruction: arguments[allocation.parameter]
+            value.instruction: arguments[allocation.parameter]
             for allocation in dump.allocations
-            if allocation.parameter is not None and allocation.values
+            if allocation.parameter is not None
+            for value in allocation.values
+            if dump.program.is_parameter(value.instruction)
         }
         self._users: dict[str, list[str]] = defaultdict(list)
         for name, instruction in dump.program.instructions.items():
