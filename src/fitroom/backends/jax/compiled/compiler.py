@@ -1,5 +1,6 @@
 """XLA's GPU compiler on a machine without a GPU: found, run in a process of its own, its answer kept."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -64,38 +65,50 @@ class StepCompiler:
         return cache.digest("jax step", _FORMAT, *versions, target, names, program)
 
     def _compile(self, target: str) -> Timeline:
-        with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
-            step_file, target_file, dump_folder = (Path(folder, name) for name in ("step", "target", "dump"))
-            step_file.write_bytes(self._exported.serialize())
-            target_file.write_text(target)
-            dump_folder.mkdir()
-            command = [sys.executable, "-m", "fitroom.backends.jax.compiled.child"]
-            finished = subprocess.run(
-                [*command, step_file, target_file, dump_folder],
-                # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
-                # What it leaves behind when it is stopped early lies in the folder that goes.
-                env=os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": folder},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-            )
-            if finished.returncode != 0:
-                raise _compiler_error(finished, self._card)
-            return timeline_of(read_dump(dump_folder), self._step.arguments, self._step.layer_names)
+        with tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            (folder / "step").write_bytes(self._exported.serialize())
+            (folder / "target").write_text(target)
+            (folder / "dump").mkdir()
+            exit_code = _run_child(folder)
+            if exit_code != 0:
+                raise _compiler_error(exit_code, (folder / "stderr").read_text(errors="replace"), self._card)
+            return timeline_of(read_dump(folder / "dump"), self._step.arguments, self._step.layer_names)
 
 
-def _compiler_error(finished: "subprocess.CompletedProcess[str]", card: Card) -> CompilerError:
-    lines = [line.strip() for line in finished.stderr.splitlines() if line.strip() and _CHATTER not in line]
+def _run_child(folder: Path) -> int:
+    """Compile what lies in the folder; all that the compiler leaves behind lies there as well."""
+    files = [str(folder / name) for name in ("step", "target", "dump")]
+    # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
+    settings = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder)}
+    with (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fitroom.backends.jax.compiled.child", *files],
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            process_group=0,
+        )
+        try:
+            return process.wait()
+        finally:
+            # With all that it started: the assembler may still be at work on what nobody needs.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _compiler_error(exit_code: int, stderr: str, card: Card) -> CompilerError:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and _CHATTER not in line]
     said = f" Its last words: {lines[-1][:300]}" if lines else ""
-    if finished.returncode == -signal.SIGKILL:
+    if exit_code == -signal.SIGKILL:
         return CompilerError(
             "The XLA compiler was killed, most likely for the memory of this machine." + said,
             hint="close other programs, or estimate a smaller batch: memory is linear in it",
         )
-    if finished.returncode < 0:
-        name = signal.Signals(-finished.returncode).name
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name
         return CompilerError(
             f"The XLA compiler crashed ({name}) on this step for {card.name}." + said,
             hint="try another card of the same generation with this card's memory as --limit",
