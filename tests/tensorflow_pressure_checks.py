@@ -51,13 +51,15 @@ def test_the_limit_is_the_one_that_was_set():
 
 def test_the_peak_of_training_grows_with_the_batch():
     small = measured_peak_bytes(8)
-    large = measured_peak_bytes(64)
-    # Each picture holds at least the two convolutions' outputs until the backward pass.
-    assert large - small >= 56 * 2 * 32 * 32 * 16 * 4
+    large = measured_peak_bytes(512)
+    # Each picture holds at least the two convolutions' outputs until the backward pass. By how much more it is than
+    # the small batch's peak depends on the machine's load: kernels that run at once each take their scratch.
+    assert large >= 512 * 2 * 32 * 32 * 16 * 4
+    assert large > small
 
 
 def test_a_reset_peak_starts_from_what_is_in_use():
-    peak_of_training = measured_peak_bytes(64)
+    peak_of_training = measured_peak_bytes(512)
     backend = current_backend()
     device = backend.devices()[0]
     deadline = time.monotonic() + 30

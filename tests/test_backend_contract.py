@@ -20,7 +20,7 @@ TESTS = Path(__file__).parent
 # oneDNN's kernels go on after a failed allocation and crash the process; TensorFlow's own raise.
 LIMITED_CPU = {
     "TF_CPU_ALLOCATOR_USE_BFC": "true",
-    "TF_CPU_BFC_MEM_LIMIT_IN_MB": "160",
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB": "400",
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "CUDA_VISIBLE_DEVICES": "",
 }
