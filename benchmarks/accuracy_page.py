@@ -45,7 +45,8 @@ A compiler of another version may lay out another program. The same cases predic
 
 ### Capped at what was predicted
 
-`model.fit` in a process whose allocator is limited to the peak and one batch, autotuning included.
+`model.fit` in a process whose allocator is limited to the peak, as the 0.10.2 compiler predicted it, and one batch;
+autotuning included. Today's `required_bytes` is one batch more.
 
 | case | limit, bytes | runs |
 |---|---:|---|
