@@ -1,90 +1,117 @@
-"""The cases whose memory is measured on a card and predicted without one."""
+"""The cases whose memory is measured on a card and predicted without one, split in two halves beforehand.
 
+Whatever is fitted in an estimator is fitted on the half "tune"; the half "held-out" is looked at once, to report it.
+A configuration (model, size, batch, precision, optimizer) is in the same half on every backend, by a hash of its name.
+"""
+
+import hashlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+SPLIT_SEED = "fitroom accuracy 1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One training step."""
 
+    backend: str
     model: str
+    size: int
+    """Pixels a side; tokens of a text; features of the dense net."""
+
     batch_size: int
-    image_size: int
     precision: str = "float32"
     optimizer: str = "adam"
-    backend: str = "jax"
-    feed: str = "resident"
-    """"resident": one batch that stays on the card. "fit": `model.fit` on NumPy arrays."""
+    jit: bool
+    """`jit_compile` on TensorFlow; JAX always compiles, PyTorch never."""
+
+    feed: str
+    """"fit": `model.fit` on NumPy arrays. "resident": one batch that stays on the card."""
+
+    @property
+    def configuration(self) -> str:
+        """What is trained, whatever trains it."""
+        return f"{self.model}-{self.size}-b{self.batch_size}-{self.precision}-{self.optimizer}"
 
     @property
     def name(self) -> str:
         """Readable and unique."""
-        parts = (self.model, f"{self.image_size}px", f"b{self.batch_size}", self.precision, self.optimizer, self.feed)
-        return "-".join(parts)
+        mode = {True: "-jit", False: "-graph"}[self.jit] if self.backend == "tensorflow" else ""
+        return f"{self.backend}{mode}-{self.configuration}-{self.feed}"
+
+    @property
+    def half(self) -> Literal["tune", "held-out"]:
+        """Which half of the split the case is in."""
+        digest = hashlib.sha256(f"{SPLIT_SEED}:{self.configuration}".encode()).digest()
+        return "held-out" if digest[0] % 2 else "tune"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-def build(case: Case) -> Any:
-    """The compiled model of a case."""
-    import keras
-
-    keras.config.set_dtype_policy(case.precision)
-    if case.model == "SmallCNN":
-        model = small_cnn(case.image_size)
-    else:
-        make = getattr(keras.applications, case.model)
-        model = make(weights=None, input_shape=(case.image_size, case.image_size, 3), classes=5)
-    model.compile(case.optimizer, "sparse_categorical_crossentropy")
-    return model
-
-
-def small_cnn(image_size: int) -> Any:
-    """What a tutorial starts with: no BatchNormalization, one dropout."""
-    import keras
-    from keras import layers
-
-    return keras.Sequential(
-        [
-            keras.Input((image_size, image_size, 3)),
-            *(
-                part
-                for filters in (32, 64, 128)
-                for part in (layers.Conv2D(filters, 3, padding="same", activation="relu"), layers.MaxPooling2D())
-            ),
-            layers.Flatten(),
-            layers.Dense(256, activation="relu"),
-            layers.Dropout(0.5),
-            layers.Dense(5, activation="softmax"),
-        ]
-    )
-
-
-_XCEPTION = {"model": "Xception", "image_size": 299}
-
-CASES: tuple[Case, ...] = (
-    Case(**_XCEPTION, batch_size=64),
-    Case(**_XCEPTION, batch_size=128),
-    Case(**_XCEPTION, batch_size=64, precision="mixed_bfloat16"),
-    Case(**_XCEPTION, batch_size=16),
-    Case(**_XCEPTION, batch_size=64, feed="fit"),
-    Case(**_XCEPTION, batch_size=64, precision="mixed_bfloat16", feed="fit"),
-    Case(**_XCEPTION, batch_size=32, precision="mixed_float16"),
-    Case(model="ResNet50", image_size=224, batch_size=64),
-    Case(model="ResNet50", image_size=224, batch_size=64, precision="mixed_bfloat16", optimizer="sgd"),
-    Case(model="VGG16", image_size=224, batch_size=32),
-    Case(model="VGG16", image_size=224, batch_size=64, precision="mixed_bfloat16"),
-    Case(model="MobileNetV2", image_size=224, batch_size=128),
-    Case(model="EfficientNetB0", image_size=224, batch_size=64),
-    Case(model="EfficientNetB0", image_size=224, batch_size=64, precision="mixed_bfloat16", optimizer="adamw"),
-    Case(model="DenseNet121", image_size=224, batch_size=32),
-    Case(model="InceptionV3", image_size=299, batch_size=32),
-    Case(model="ConvNeXtTiny", image_size=224, batch_size=32),
-    Case(model="NASNetMobile", image_size=224, batch_size=32),
-    Case(model="MobileNetV3Large", image_size=224, batch_size=64, precision="mixed_bfloat16"),
-    Case(model="SmallCNN", image_size=180, batch_size=128),
-    Case(model="SmallCNN", image_size=180, batch_size=128, feed="fit"),
+_IMAGES = (
+    # model, pixels, batch, precision, optimizer, columns: j(ax), t(orch), g(raph) and c(ompiled) on TensorFlow
+    ("Xception", 299, 64, "float32", "adam", "jtgc"),
+    ("Xception", 299, 128, "float32", "adam", "j"),
+    ("Xception", 299, 64, "mixed_bfloat16", "adam", "jtgc"),
+    ("Xception", 299, 16, "float32", "adam", "jtg"),
+    ("Xception", 299, 32, "mixed_float16", "adam", "jtgc"),
+    ("Xception", 512, 16, "float32", "momentum", "jtgc"),
+    ("Xception", 96, 256, "float32", "adamw", "tg"),
+    ("ResNet50", 224, 64, "float32", "adam", "jtgc"),
+    ("ResNet50", 224, 64, "mixed_bfloat16", "sgd", "jtgc"),
+    ("ResNet50", 384, 32, "float32", "momentum", "tg"),
+    ("ResNet101", 224, 32, "float32", "adam", "jtgc"),
+    ("ResNet101", 224, 64, "mixed_float16", "momentum", "tg"),
+    ("VGG16", 224, 32, "float32", "adam", "jtgc"),
+    ("VGG16", 224, 64, "mixed_bfloat16", "adam", "jtgc"),
+    ("InceptionV3", 299, 32, "float32", "adam", "jtgc"),
+    ("InceptionV3", 299, 64, "mixed_float16", "adamw", "tg"),
+    ("DenseNet121", 224, 32, "float32", "adam", "jtgc"),
+    ("DenseNet121", 224, 64, "mixed_bfloat16", "adam", "tg"),
+    ("MobileNetV2", 224, 128, "float32", "adam", "jtgc"),
+    ("MobileNetV2", 96, 256, "float32", "momentum", "tg"),
+    ("MobileNetV3Large", 224, 64, "mixed_bfloat16", "adam", "jtgc"),
+    ("EfficientNetB0", 224, 64, "float32", "adam", "jtgc"),
+    ("EfficientNetB0", 224, 64, "mixed_bfloat16", "adamw", "jtgc"),
+    ("EfficientNetB3", 300, 32, "float32", "adam", "jtgc"),
+    ("EfficientNetV2S", 384, 16, "float32", "adamw", "jtgc"),
+    ("NASNetMobile", 224, 32, "float32", "adam", "jtgc"),
+    ("ConvNeXtTiny", 224, 32, "float32", "adam", "jtgc"),
+    ("ConvNeXtTiny", 224, 64, "mixed_bfloat16", "adamw", "tg"),
+    ("SmallCNN", 180, 128, "float32", "adam", "jtgc"),
+    ("SmallCNN", 256, 64, "mixed_float16", "momentum", "tg"),
 )
+_OTHERS = (
+    ("MLP", 2048, 1024, "float32", "adam", "jtgc"),
+    ("LSTM", 200, 128, "float32", "adam", "jtgc"),
+    ("Transformer", 128, 64, "float32", "adamw", "jtgc"),
+    ("Transformer", 256, 32, "mixed_bfloat16", "adam", "jtgc"),
+)
+_ALSO_FED_BY_FIT = (
+    ("Xception", 299, 64, "float32", "adam"),
+    ("Xception", 299, 64, "mixed_bfloat16", "adam"),
+    ("SmallCNN", 180, 128, "float32", "adam"),
+)
+_COLUMNS: dict[str, dict[str, Any]] = {
+    "j": {"backend": "jax", "jit": True, "feed": "resident"},
+    "t": {"backend": "torch", "jit": False, "feed": "fit"},
+    "g": {"backend": "tensorflow", "jit": False, "feed": "fit"},
+    "c": {"backend": "tensorflow", "jit": True, "feed": "fit"},
+}
+
+
+def _cases() -> Iterator[Case]:
+    for *configuration, columns in (*_IMAGES, *_OTHERS):
+        names = ("model", "size", "batch_size", "precision", "optimizer")
+        fields: dict[str, Any] = dict(zip(names, configuration, strict=True))
+        for column in columns:
+            yield Case(**fields, **_COLUMNS[column])
+        if tuple(configuration) in _ALSO_FED_BY_FIT:
+            yield Case(**fields, **_COLUMNS["j"] | {"feed": "fit"})
+
+
+CASES: tuple[Case, ...] = tuple(_cases())
