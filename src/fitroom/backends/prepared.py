@@ -6,8 +6,8 @@ takes no memory: variables are made without values.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from fitroom.errors import ModelError
 from fitroom.estimating.step import StepRequest
 
 DEFAULT_OPTIMIZER = "adam"
+ValueLender = Callable[[Iterable[Any]], AbstractContextManager[None]]
+"""Gives those of the Keras variables that have no value one to trace with, and takes it back at the end."""
+
 _DEFAULT_LOSSES = {"softmax": "sparse_categorical_crossentropy", "sigmoid": "binary_crossentropy"}
 
 
@@ -37,8 +40,12 @@ class PreparedModel:
 
 
 @contextmanager
-def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
-    """Lend `model` what a step needs; afterwards it is as it was."""
+def prepared(model: Any, request: StepRequest, lend_values: ValueLender | None = None) -> Iterator[PreparedModel]:
+    """Lend `model` what a step needs; afterwards it is as it was.
+
+    Where the step is a function of its state (JAX) nothing has a value. Where it reads and assigns variables by
+    itself, `lend_values` gives them something to read and assign.
+    """
     import keras
 
     if not isinstance(model, keras.Model):
@@ -48,10 +55,12 @@ def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
         )
     x = input_specs(model, request.batch_size, request.recipe)
     model = _in_precision(model, request.recipe.precision)
-    with _borrowed(model):
+    lend = lend_values or (lambda variables: nullcontext())
+    with _borrowed(model), lend(model.variables):
         notes = _lend_compile(model, request) if request.training else ()
         # In this scope nothing gets a value, and what a step assigns on the side is held back from the model.
-        with without_values() as held_back:
+        scope = without_values() if lend_values is None else nullcontext()
+        with scope as held_back, lend(model.optimizer.variables if request.training else ()):
             yield PreparedModel(
                 model=model,
                 x=x,
@@ -60,7 +69,7 @@ def prepared(model: Any, request: StepRequest) -> Iterator[PreparedModel]:
                 jit=_jit_of(model, request),
                 notes=notes,
             )
-    if held_back.state_mapping:
+    if held_back and held_back.state_mapping:
         raise ModelError(
             f"The step of {model.name!r} assigns variables by itself, which JAX does not trace. "
             "Expected: a function of the state, as Keras has it on JAX.",
@@ -78,11 +87,16 @@ def without_values() -> Any:
 @contextmanager
 def _borrowed(model: Any) -> Iterator[None]:
     saved = dict(vars(model))
+    # Keras on TensorFlow notes what a checkpoint must hold in lists and dicts of the model.
+    contents = {name: held.copy() for name, held in saved.items() if type(held) in (list, dict)}
     try:
         yield
     finally:
         vars(model).clear()
         vars(model).update(saved)
+        for name, held in contents.items():
+            saved[name].clear()
+            (saved[name].extend if isinstance(held, list) else saved[name].update)(held)
 
 
 @contextmanager

@@ -1,0 +1,182 @@
+"""The real Keras step on TensorFlow, traced without running it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from fitroom.backends.keras_layers import layer_names, owners_of_variables
+from fitroom.backends.prepared import PreparedModel
+from fitroom.errors import ModelError
+from fitroom.estimating.timeline import Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepVariable:
+    """A variable that is on the card while the step runs, whether the step uses it or not."""
+
+    variable: Any
+    """The `tf.Variable`; it may have no value."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+    kind: Kind
+    """"weights", "optimizer", or "other" for those of metrics."""
+
+    layer: str | None
+    """The path of the Keras layer it belongs to; a slot belongs to the layer of its weight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorFlowStep:
+    """A step as Keras runs it on TensorFlow: a function of one batch, and the variables it reads and assigns.
+
+    It holds while the model is prepared: variables without values are lent to the model for that time only.
+    """
+
+    function: Callable[[Any], Any]
+    """The step as plain Python, of one argument `data` with the structure of `specs`: `train_step` or
+    `predict_step`. Wrap it in `tf.function(..., autograph=False, jit_compile=...)` as Keras does."""
+
+    specs: tuple[Any, ...]
+    """`data`: `(x, y)` for training and `(x,)` for predict, as structures of `tf.TensorSpec` with the whole
+    (micro-)batch."""
+
+    concrete: Any
+    """The same as a `tf.types.experimental.ConcreteFunction`, traced on `specs` and not jitted. Its graph is
+    `concrete.graph`; `captures` tells which of its inputs is which variable."""
+
+    variables: tuple[StepVariable, ...]
+    """Weights, then the optimizer's, then those of metrics."""
+
+    layer_names: frozenset[str]
+    training: bool
+
+    @property
+    def batch_bytes(self) -> int:
+        """The size of one batch."""
+        return sum(_size_bytes(spec.shape, spec.dtype) for spec in tf.nest.flatten(self.specs))
+
+    def captures(self) -> dict[str, StepVariable | None]:
+        """By the name of each placeholder of the graph that is captured: its variable, or None where it has none."""
+        by_handle = {id(found.variable.handle): found for found in self.variables}
+        return {inner.op.name: by_handle.get(id(outer)) for outer, inner in self.concrete.graph.captures}
+
+
+def training_step(prepared: PreparedModel) -> TensorFlowStep:
+    """The step of `fit`, given the first targets that its loss takes."""
+    model, x = prepared.model, _tensor_specs(prepared.x)
+    refusals: list[Exception] = []
+    for candidate in prepared.y_candidates:
+        y = _tensor_specs(candidate)
+        try:
+            _build_trackers(model, prepared.x, candidate)
+            concrete = _traced(model.train_step, (x, y))
+        except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
+            refusals.append(error)
+        else:
+            return _tensorflow_step(model, model.train_step, (x, y), concrete, training=True)
+    raise ModelError(
+        f"The training step of {model.name!r} could not be traced: {refusals[0]}",
+        hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
+    ) from refusals[0]
+
+
+def predict_step(prepared: PreparedModel) -> TensorFlowStep:
+    """The step of `predict`."""
+    model, x = prepared.model, _tensor_specs(prepared.x)
+    try:
+        concrete = _traced(model.predict_step, (x,))
+    except Exception as error:
+        raise ModelError(
+            f"The prediction step of {model.name!r} could not be traced: {error}",
+            hint="does `model.predict` run on the CPU with a batch of this shape?",
+        ) from error
+    return _tensorflow_step(model, model.predict_step, (x,), concrete, training=False)
+
+
+def _traced(function: Callable[[Any], Any], data: tuple[Any, ...]) -> Any:
+    return tf.function(function, autograph=False).get_concrete_function(data)
+
+
+def _tensorflow_step(
+    model: Any, function: Callable[[Any], Any], data: tuple[Any, ...], concrete: Any, *, training: bool
+) -> TensorFlowStep:
+    owners = owners_of_variables(model)
+    groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
+    if training:
+        owners |= _owners_of_slots(model, owners)
+        groups += [("optimizer", model.optimizer.variables), ("other", model.metrics_variables)]
+    found: dict[int, StepVariable] = {}
+    for kind, variables in groups:
+        for variable in variables:
+            found.setdefault(id(variable), _step_variable(variable, kind, owners.get(id(variable))))
+    return TensorFlowStep(
+        function=function,
+        specs=data,
+        concrete=concrete,
+        variables=tuple(found.values()),
+        layer_names=layer_names(model),
+        training=training,
+    )
+
+
+def _step_variable(variable: Any, kind: Kind, layer: str | None) -> StepVariable:
+    dtype = tf.as_dtype(variable._dtype)  # as stored, whatever it is cast to when it is read
+    shape = tuple(variable.shape)
+    return StepVariable(
+        variable=variable._value,
+        shape=shape,
+        dtype=dtype.name,
+        size_bytes=_size_bytes(shape, dtype),
+        kind=kind,
+        layer=layer,
+    )
+
+
+def _owners_of_slots(model: Any, owners: dict[int, str]) -> dict[int, str]:
+    """The layer that each optimizer variable serves: its name starts with the name of the weight it is for."""
+    weights = {v.path.replace("/", "_"): owners.get(id(v)) for v in model.trainable_variables}
+    found = {}
+    for slot in model.optimizer.variables:
+        for name in _prefixes(slot.path.rpartition("/")[2]):
+            if layer := weights.get(name):
+                found[id(slot)] = layer
+                break
+    return found
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a_b_c`, `a_b`, `a`: longest first."""
+    while name:
+        yield name
+        name = name.rpartition("_")[0]
+
+
+def _build_trackers(model: Any, x: Any, y: Any) -> None:
+    """Make the variables of metrics and of the losses of several outputs, as `fit` does before its first step.
+
+    Keras's own way of doing so traces the model once more; and it has no public name, hence the underscores.
+    """
+    trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
+    if model._compile_metrics is None and len(tf.nest.flatten(y)) < 2:
+        return  # one loss, which has no variables
+    batch = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
+    y_pred = model.compute_output_spec(batch)
+    y_true = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), y)
+    for tracker in trackers:
+        tracker.build(y_true, y_pred)
+
+
+def _tensor_specs(specs: Any) -> Any:
+    return keras.tree.map_structure(lambda spec: tf.TensorSpec(spec.shape, spec.dtype), specs)
+
+
+def _size_bytes(shape: Any, dtype: Any) -> int:
+    size = int(tf.as_dtype(dtype).size)
+    for length in shape:
+        size *= int(length)
+    return size
