@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from fitroom.backends.jax.compiled import compiler
-from fitroom.backends.jax.step import Argument, JaxStep
+from fitroom.backends.jax.step import JaxStep
+from fitroom.backends.xla.argument import Argument
 from fitroom.errors import FitroomError
 from fitroom.estimating.cards import find_card
 

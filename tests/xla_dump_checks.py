@@ -4,17 +4,19 @@ The dumps are written by hand, in the form of the real ones: a convolution with 
 pass, an update in place. Sizes are multiples of 256, as XLA places them.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fitroom.backends.jax.compiled.attribution import timeline_of
-from fitroom.backends.jax.compiled.dump import Value, dumped_bytes, read_dump
-from fitroom.backends.jax.compiled.origin import Origins
-from fitroom.backends.jax.step import Argument
+from fitroom.backends.jax.scope import JaxScopes
+from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import timeline_of
+from fitroom.backends.xla.dump import Value, dumped_bytes, read_dump
+from fitroom.backends.xla.origin import Origins
 from fitroom.estimating.timeline import NO_LAYER
 
-LAYERS = frozenset({"conv", "relu", "inner"})
+SCOPES = JaxScopes(layer_names=frozenset({"conv", "relu", "inner"}), training=True)
 ARGUMENTS = (
     Argument(size_bytes=1024, kind="weights", layer="conv"),
     Argument(size_bytes=1024, kind="optimizer", layer="conv"),
@@ -119,6 +121,13 @@ OUTPUT_BYTES = 256  # 16, as the allocator hands it out
 ARGUMENT_BYTES = 4096
 
 
+def as_in_0_9(folder: Path) -> Path:
+    """Lifetimes stand at the end of the buffer assignment."""
+    write(folder, PROGRAM, LIVE_RANGE, BUFFERS + "\n" + LIVE_RANGE)
+    next(folder.glob("*live-range.txt")).unlink()
+    return folder
+
+
 def as_in_0_10(folder: Path) -> Path:
     return write(folder, PROGRAM, LIVE_RANGE, BUFFERS)
 
@@ -144,19 +153,19 @@ def write(folder: Path, program: str, live_range: str, buffers: str) -> Path:
     return folder
 
 
-@pytest.fixture(params=[as_in_0_10, as_in_0_11], ids=["0.10", "0.11"])
+@pytest.fixture(params=[as_in_0_9, as_in_0_10, as_in_0_11], ids=["0.9", "0.10", "0.11"])
 def dump(request, tmp_path):
     return read_dump(request.param(tmp_path))
 
 
 @pytest.fixture
 def timeline(dump):
-    return timeline_of(dump, ARGUMENTS, LAYERS)
+    return timeline_of(dump, ARGUMENTS, SCOPES)
 
 
 @pytest.fixture
 def origins(dump):
-    return Origins(dump, ARGUMENTS, LAYERS)
+    return Origins(dump, ARGUMENTS, SCOPES)
 
 
 def value(dump, name: str, place: str = "{}") -> Value:
@@ -256,7 +265,7 @@ def test_kinds_of_temporary_values(origins, dump):
 
 def test_without_an_optimizer_everything_is_forward(dump):
     arguments = (ARGUMENTS[0], Argument(size_bytes=1024, kind="weights", layer="conv"), ARGUMENTS[2])
-    origins = Origins(dump, arguments, LAYERS)
+    origins = Origins(dump, arguments, replace(SCOPES, training=False))
     assert {origins.phase(name) for name in dump.schedule.instructions} <= {"forward", None}
     assert origins.kind(value(dump, "fusion.1.remat")) == "activations"
 
@@ -267,6 +276,8 @@ def test_a_dump_is_there_when_all_its_parts_are(tmp_path):
     assert dumped_bytes(tmp_path) == sum(path.stat().st_size for path in tmp_path.iterdir())
     next(tmp_path.glob("*live-range.txt")).write_text("")
     assert dumped_bytes(tmp_path) is None
+    as_in_0_9(tmp_path)
+    assert dumped_bytes(tmp_path) == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
 def test_of_several_programs_the_largest_is_the_step(tmp_path):

@@ -5,18 +5,31 @@ JAX writes the scopes of the traced function into every operation, and Keras ope
 """
 
 import re
+from dataclasses import dataclass
 
-from fitroom.estimating.timeline import Kind, Phase
-
-KIND_OF_PHASE: dict[Phase | None, Kind] = {
-    "forward": "activations",
-    "backward": "gradients",
-    "update": "optimizer",
-    None: "other",
-}
-"""What memory is for that an operation of a phase takes."""
+from fitroom.estimating.timeline import Phase
 
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JaxScopes:
+    """Reads the scopes of one step."""
+
+    layer_names: frozenset[str]
+    training: bool
+
+    def layer(self, scope: str) -> str | None:
+        """The path of the layer, or None where the operation belongs to none."""
+        return layer_in(scope, self.layer_names)
+
+    def phase(self, scope: str) -> Phase | None:
+        """The phase of the step, or None where the scope is empty."""
+        return phase_in(scope, training=self.training)
+
+    def tells(self, scope: str) -> bool:
+        """Whether a name says more than that it is part of the step."""
+        return len(without_brackets(scope).replace("call_exported", "").strip("/").split("/")) > 1
 
 
 def layer_in(scope: str, layer_names: frozenset[str]) -> str | None:

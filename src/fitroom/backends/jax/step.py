@@ -7,19 +7,12 @@ from typing import Any
 import jax
 import keras
 
+from fitroom.backends.jax.scope import JaxScopes
 from fitroom.backends.keras_layers import layer_names, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
+from fitroom.backends.xla.argument import Argument
 from fitroom.errors import ModelError
 from fitroom.estimating.timeline import Kind
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Argument:
-    """One array that the step is given and that stays on the device."""
-
-    size_bytes: int
-    kind: Kind
-    layer: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +34,12 @@ class JaxStep:
     def batch_bytes(self) -> int:
         """The size of one batch on the device."""
         return sum(argument.size_bytes for argument in self.arguments if argument.kind == "input")
+
+    @property
+    def scopes(self) -> JaxScopes:
+        """Reads the names of the step's operations."""
+        training = any(argument.kind == "optimizer" for argument in self.arguments)
+        return JaxScopes(layer_names=self.layer_names, training=training)
 
     def exported(self) -> Any:
         """The step lowered for NVIDIA GPUs, as a `jax.export.Exported`."""

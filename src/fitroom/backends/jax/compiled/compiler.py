@@ -1,19 +1,14 @@
 """XLA's GPU compiler on a machine without a GPU: found, run in a process of its own, its answer kept."""
 
-import contextlib
 import importlib.metadata
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from fitroom.backends.jax.compiled.attribution import timeline_of
-from fitroom.backends.jax.compiled.dump import read_dump
 from fitroom.backends.jax.step import JaxStep
-from fitroom.errors import CompilerError
+from fitroom.backends.xla.attribution import timeline_of
+from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.process import run_compiler
 from fitroom.estimating import cache
 from fitroom.estimating.cards import Card
 from fitroom.estimating.targets import target_description
@@ -22,7 +17,6 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_CHATTER = "cuda_plugin_extension is not found"
 _FORMAT = "5"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
@@ -70,50 +64,13 @@ class StepCompiler:
             (folder / "step").write_bytes(self._exported.serialize())
             (folder / "target").write_text(target)
             (folder / "dump").mkdir()
-            exit_code = _run_child(folder)
-            if exit_code != 0:
-                raise _compiler_error(exit_code, (folder / "stderr").read_text(errors="replace"), self._card)
-            return timeline_of(read_dump(folder / "dump"), self._step.arguments, self._step.layer_names)
-
-
-def _run_child(folder: Path) -> int:
-    """Compile what lies in the folder; all that the compiler leaves behind lies there as well."""
-    files = [str(folder / name) for name in ("step", "target", "dump")]
-    # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
-    settings = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder)}
-    with (folder / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fitroom.backends.jax.compiled.child", *files],
-            env=os.environ | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            process_group=0,
-        )
-        try:
-            return process.wait()
-        finally:
-            # With all that it started: the assembler may still be at work on what nobody needs.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _compiler_error(exit_code: int, stderr: str, card: Card) -> CompilerError:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip() and _CHATTER not in line]
-    said = f" Its last words: {lines[-1][:300]}" if lines else ""
-    if exit_code == -signal.SIGKILL:
-        return CompilerError(
-            "The XLA compiler was killed, most likely for the memory of this machine." + said,
-            hint="close other programs, or estimate a smaller batch: memory is linear in it",
-        )
-    if exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        return CompilerError(
-            f"The XLA compiler crashed ({name}) on this step for {card.name}." + said,
-            hint="try another card of the same generation with this card's memory as --limit",
-        )
-    return CompilerError(
-        f"The XLA compiler ({compiler_version()}) could not compile this step for {card.name}." + said,
-        hint="jax, jaxlib and the compiler must be of one version: `pip list` shows them",
-    )
+            run_compiler(
+                "fitroom.backends.jax.compiled.child",
+                [str(folder / name) for name in ("step", "target", "dump")],
+                folder,
+                card=self._card,
+                compiler=compiler_version() or "none",
+                # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
+                settings={"JAX_PLATFORMS": "cpu"},
+            )
+            return timeline_of(read_dump(folder / "dump"), self._step.arguments, self._step.scopes)

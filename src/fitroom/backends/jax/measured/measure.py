@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fitroom.backends.jax.compiled.attribution import timeline_of
-from fitroom.backends.jax.compiled.dump import read_dump
 from fitroom.backends.jax.step import JaxStep
+from fitroom.backends.xla.attribution import timeline_of
+from fitroom.backends.xla.dump import read_dump
 from fitroom.errors import BackendError, InputError
 from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.overhead import visible_bytes
@@ -27,7 +27,7 @@ def measured_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
         environment = _environment(cache_folder, limit_bytes / visible_bytes(gpu.memory_bytes))
         _run([step_file, dump_folder], environment)
         peak_bytes = _run([step_file], environment)
-        timeline = timeline_of(read_dump(dump_folder), step.arguments, step.layer_names)
+        timeline = timeline_of(read_dump(dump_folder), step.arguments, step.scopes)
     return timeline.with_peak(peak_bytes)
 
 

@@ -5,12 +5,14 @@ For machines that lack XLA's GPU compiler, and for steps that are not compiled a
 
 from dataclasses import dataclass, replace
 
-from fitroom.backends.jax.compiled.attribution import aligned
-from fitroom.backends.jax.scope import KIND_OF_PHASE, layer_in, phase_in
-from fitroom.backends.jax.step import Argument, JaxStep
+from fitroom.backends.jax.scope import layer_in, phase_in
+from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.jax.traced.fusion import Kernel, Kernels, fused_kernels, unfused_kernels
 from fitroom.backends.jax.traced.program import Program, program_of
 from fitroom.backends.jax.traced.schedule import held_lifetimes, lifetimes, thrifty_order
+from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import aligned
+from fitroom.backends.xla.scopes import KIND_OF_PHASE
 from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
 
 TYPICAL_ERROR = 0.0456

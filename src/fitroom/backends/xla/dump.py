@@ -1,8 +1,8 @@
 """Reading what XLA writes about a compiled program: its instructions, its schedule, its buffers.
 
-Three text files of one dump, each parsed into the few facts an estimate needs:
-`*after_optimizations.txt` (instructions), `*live-range.txt` (schedule and lifetimes),
-`*buffer-assignment.txt` (sizes and places).
+Text files of one dump, each parsed into the few facts an estimate needs: `*after_optimizations.txt` (instructions),
+`*live-range.txt` (schedule and lifetimes; before 0.10 these stand at the end of the next), `*buffer-assignment.txt`
+(sizes and places).
 """
 
 import re
@@ -12,11 +12,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-SUFFIXES = {
-    "program": "gpu_after_optimizations.txt",
-    "live_range": "gpu_after_optimizations-live-range.txt",
-    "buffers": "gpu_after_optimizations-buffer-assignment.txt",
-}
+_PROGRAM = "gpu_after_optimizations.txt"
+_LIVE_RANGE = "gpu_after_optimizations-live-range.txt"
+_BUFFERS = "gpu_after_optimizations-buffer-assignment.txt"
+_LIVE_RANGE_HEADING = "\nHloLiveRange ("
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%([\w.\-]+) = (.*)$")
@@ -102,12 +101,17 @@ class Dump:
 
 def read_dump(folder: Path) -> Dump:
     """Parse the dump of the one program that was compiled into `folder`."""
-    text = {key: _find(folder, suffix).read_text() for key, suffix in SUFFIXES.items()}
-    program = _parse_program(text["program"])
+    # A compile may dump small helper programs too; the step is the largest.
+    largest = max(folder.glob("*" + _BUFFERS), key=lambda path: path.stat().st_size)
+    start = largest.name.removesuffix(_BUFFERS)
+    buffers, _, live_range = largest.read_text().partition(_LIVE_RANGE_HEADING)
+    if (beside := folder / (start + _LIVE_RANGE)).exists():
+        live_range = beside.read_text()
+    program = _parse_program((folder / (start + _PROGRAM)).read_text())
     return Dump(
         program=program,
-        schedule=_only_what_runs(_parse_schedule(text["live_range"]), program),
-        allocations=list(_parse_allocations(text["buffers"])),
+        schedule=_only_what_runs(_parse_schedule(live_range), program),
+        allocations=list(_parse_allocations(buffers)),
     )
 
 
@@ -117,13 +121,15 @@ def dumped_bytes(folder: Path) -> int | None:
     XLA writes these files one right after the other, in an order that changes between its versions; when their size
     stands still, they are whole.
     """
-    sizes = [sum(path.stat().st_size for path in folder.glob("*" + suffix)) for suffix in SUFFIXES.values()]
-    return sum(sizes) if all(sizes) else None
+    sizes = [sum(path.stat().st_size for path in folder.glob("*" + suffix)) for suffix in (_PROGRAM, _BUFFERS)]
+    lifetimes = sum(path.stat().st_size for path in folder.glob("*" + _LIVE_RANGE))
+    if not all(sizes) or not (lifetimes or _holds_lifetimes(folder)):
+        return None
+    return sum(sizes) + lifetimes
 
 
-def _find(folder: Path, suffix: str) -> Path:
-    # A compile may dump small helper programs too; the step is the largest.
-    return max(folder.glob("*" + suffix), key=lambda path: path.stat().st_size)
+def _holds_lifetimes(folder: Path) -> bool:
+    return any(_LIVE_RANGE_HEADING in path.read_text(errors="replace") for path in folder.glob("*" + _BUFFERS))
 
 
 def _parse_program(text: str) -> Program:

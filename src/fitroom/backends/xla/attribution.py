@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from fitroom.backends.jax.compiled.dump import Allocation, Dump, Value
-from fitroom.backends.jax.compiled.origin import Origins
-from fitroom.backends.jax.step import Argument
+from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.dump import Allocation, Dump, Value
+from fitroom.backends.xla.origin import Origins
+from fitroom.backends.xla.scopes import Scopes
 from fitroom.estimating.timeline import Buffer, Moment, Timeline
 
 ALIGNMENT_BYTES = 256
@@ -16,9 +17,9 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def timeline_of(dump: Dump, arguments: tuple[Argument, ...], layer_names: frozenset[str]) -> Timeline:
+def timeline_of(dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes) -> Timeline:
     """The step's memory over its schedule. Its peak is what the step asks of the allocator, to the byte."""
-    origins = Origins(dump, arguments, layer_names)
+    origins = Origins(dump, arguments, scopes)
     moments = tuple(
         Moment(name=name, layer=origins.layer(name), phase=origins.phase(name)) for name in dump.schedule.instructions
     )

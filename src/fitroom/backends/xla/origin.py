@@ -1,6 +1,6 @@
 """Where an XLA instruction comes from: which Keras layer, which phase of the step, which kind of memory.
 
-An instruction carries the scope of the operation that it was made of (`scope.py` reads those). XLA fuses and copies;
+An instruction carries the scope of the operation that it was made of (`Scopes` reads those). XLA fuses and copies;
 what carries no name of its own takes it from what it fuses, from its operands, or, having none (a block of zeros to
 add into), from whoever uses it.
 """
@@ -8,9 +8,9 @@ add into), from whoever uses it.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from fitroom.backends.jax.compiled.dump import Dump, Value
-from fitroom.backends.jax.scope import KIND_OF_PHASE, is_backward, layer_in, phase_in, without_brackets
-from fitroom.backends.jax.step import Argument
+from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.dump import Dump, Value
+from fitroom.backends.xla.scopes import KIND_OF_PHASE, Scopes
 from fitroom.estimating.timeline import Kind, Phase
 
 _SCRATCH_TYPES = ("u8[", "s8[")
@@ -20,10 +20,9 @@ _MAX_DEPTH = 8
 class Origins:
     """Answers for the instructions of one program."""
 
-    def __init__(self, dump: Dump, arguments: tuple[Argument, ...], layer_names: frozenset[str]) -> None:
+    def __init__(self, dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes) -> None:
         self._program = dump.program
-        self._layer_names = layer_names
-        self._training = any(argument.kind == "optimizer" for argument in arguments)
+        self._reader = scopes
         # Where an argument lies, other values may lie before and after it.
         self._parameters = {
             value.instruction: arguments[allocation.parameter]
@@ -42,13 +41,13 @@ class Origins:
         """The path of the layer that the instruction belongs to."""
         if name in self._parameters:
             return self._parameters[name].layer
-        return layer_in(self._scope(name), self._layer_names)
+        return self._reader.layer(self._scope(name))
 
     def phase(self, name: str) -> Phase | None:
         """The phase of the step in which the instruction runs, or None where the compiler does not tell."""
-        phase = phase_in(self._scope(name), training=self._training)
+        phase = self._reader.phase(self._scope(name))
         # What XLA recomputes by itself is a forward operation that runs in the backward pass.
-        recomputed = phase is not None and self._training and ".remat" in name
+        recomputed = phase is not None and self._reader.training and ".remat" in name
         return "backward" if recomputed else phase
 
     def kind(self, value: Value) -> Kind:
@@ -58,7 +57,7 @@ class Origins:
             return "workspace"
         if self._only_weights(value.instruction):
             return "weights"  # a copy of weights in another layout or precision
-        if not is_backward(self._scope(value.instruction)) and ".remat" in value.instruction:
+        if self._reader.phase(self._scope(value.instruction)) != "backward" and ".remat" in value.instruction:
             return "activations"
         return KIND_OF_PHASE[self.phase(value.instruction)]
 
@@ -82,7 +81,7 @@ class Origins:
         instruction = self._program.instructions[name]
         inner = reversed(self._program.computations.get(instruction.called or "", []))
         op_names = (instruction.op_name, *(self._program.instructions[i].op_name for i in inner))
-        return next(filter(_tells, op_names), "")
+        return next(filter(self._reader.tells, op_names), "")
 
     def _only_weights(self, name: str, depth: int = 0) -> bool:
         """Whether a value is made of weights alone."""
@@ -97,8 +96,3 @@ class Origins:
     def _is_constant(self, name: str) -> bool:
         instruction = self._program.instructions.get(name)
         return instruction is not None and instruction.opcode == "constant"
-
-
-def _tells(op_name: str) -> bool:
-    """Whether a name says more than that it is part of the step."""
-    return len(without_brackets(op_name).replace("call_exported", "").strip("/").split("/")) > 1

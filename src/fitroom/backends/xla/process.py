@@ -1,0 +1,63 @@
+"""The compiler as a process of its own: it may crash or be killed, and whoever asked lives on and says why."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fitroom.errors import CompilerError
+from fitroom.estimating.cards import Card
+
+_CHATTER = ("cuda_plugin_extension is not found", "cudart_stub.cc", "absl::InitializeLog")
+
+
+def run_compiler(
+    module: str, arguments: Sequence[str], folder: Path, *, card: Card, compiler: str, settings: Mapping[str, str]
+) -> None:
+    """Run `python -m module arguments`; all that it leaves behind lies in the folder. Raises CompilerError."""
+    exit_code = _exit_code(module, arguments, folder, settings)
+    if exit_code != 0:
+        raise _error(exit_code, (folder / "stderr").read_text(errors="replace"), card, compiler)
+
+
+def _exit_code(module: str, arguments: Sequence[str], folder: Path, settings: Mapping[str, str]) -> int:
+    with (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder)} | dict(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            process_group=0,
+        )
+        try:
+            return process.wait()
+        finally:
+            # With all that it started: the assembler may still be at work on what nobody needs.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _error(exit_code: int, stderr: str, card: Card, compiler: str) -> CompilerError:
+    lines = [line.strip() for line in stderr.splitlines()]
+    lines = [line for line in lines if line and not any(chatter in line for chatter in _CHATTER)]
+    said = f" Its last words: {lines[-1][:300]}" if lines else ""
+    if exit_code == -signal.SIGKILL:
+        return CompilerError(
+            "The XLA compiler was killed, most likely for the memory of this machine." + said,
+            hint="close other programs, or estimate a smaller batch: memory is linear in it",
+        )
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        return CompilerError(
+            f"The XLA compiler crashed ({name}) on this step for {card.name}." + said,
+            hint="try another card of the same generation with this card's memory as --limit",
+        )
+    return CompilerError(
+        f"The XLA compiler ({compiler}) could not compile this step for {card.name}." + said,
+        hint="is the compiler of the framework's own version? `pip list` shows them",
+    )
