@@ -37,6 +37,25 @@ def owners_of_variables(model: Any) -> dict[int, str]:
     return owners
 
 
+def owners_of_slots(model: Any, owners: dict[int, str]) -> dict[int, str]:
+    """The path of the layer that each optimizer variable serves: its name starts with that of the weight it is for."""
+    weights = {v.path.replace("/", "_"): owners.get(id(v)) for v in model.trainable_variables}
+    found = {}
+    for slot in model.optimizer.variables:
+        for name in _prefixes(slot.path.rpartition("/")[2]):
+            if layer := weights.get(name):
+                found[id(slot)] = layer
+                break
+    return found
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a_b_c`, `a_b`, `a`: longest first."""
+    while name:
+        yield name
+        name = name.rpartition("_")[0]
+
+
 def layer_names(model: Any) -> frozenset[str]:
     """The names that can stand in the path of an operation: of layers, nested models, and owners of weights."""
     names = {part for path, _ in layer_paths(model) for part in path.split("/")}

@@ -1,0 +1,35 @@
+"""Layouts of pictures in memory: channels before or after the pixels."""
+
+from typing import Any
+
+import torch
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def preferred_layout(x: Any, weight: Any) -> Any:
+    """The layout in which cuDNN runs a convolution: channels last where the input or the kernel is so."""
+    layout = _CHANNELS_LAST.get(x.ndim)
+    if layout is not None and (is_channels_last(x) or is_channels_last(weight)) and x.dtype != torch.float64:
+        return layout
+    return torch.contiguous_format
+
+
+def copy_bytes(tensor: Any, layout: Any) -> int:
+    """The size of the copy that brings a tensor into a layout; 0 where it is in it."""
+    return 0 if tensor.is_contiguous(memory_format=layout) else int(tensor.numel() * tensor.element_size())
+
+
+def is_channels_last(tensor: Any) -> bool:
+    """Whether PyTorch takes the tensor's strides for channels last (`suggest_memory_format`)."""
+    shape, strides = tensor.shape, tensor.stride()
+    if tensor.ndim not in _CHANNELS_LAST or strides[1] == 0:
+        return False
+    least = 0
+    for dim in (1, *range(tensor.ndim - 1, 1, -1), 0):
+        if shape[dim] == 0 or strides[dim] < least:
+            return False
+        if dim == 0 and least == strides[1]:  # one channel of one pixel: both layouts are the same
+            return False
+        least = strides[dim] * max(shape[dim], 1)
+    return True

@@ -1,0 +1,34 @@
+"""Where a traced step is to run, and how operations are carried out there."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from fitroom.backends.torch.kernels.accumulation import accumulation
+from fitroom.backends.torch.kernels.convolution import CONVOLUTIONS
+from fitroom.backends.torch.kernels.functions import CudaFunctions
+from fitroom.backends.torch.kernels.matrices import products_on
+from fitroom.backends.torch.kernels.values import VALUES
+from fitroom.estimating.cards import Card
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """A device as a step sees it."""
+
+    kernels: Mapping[Any, Callable[..., Any]]
+    """Operations that differ from what fake tensors on the CPU show, or whose memory does."""
+
+    functions: Callable[[], AbstractContextManager[Any]]
+    """A scope in which functions are taken apart as on the device."""
+
+
+def cpu() -> Platform:
+    """PyTorch's CPU."""
+    return Platform(kernels=accumulation() | VALUES, functions=nullcontext)
+
+
+def cuda(card: Card) -> Platform:
+    """A card under CUDA."""
+    return Platform(kernels=accumulation() | VALUES | CONVOLUTIONS | products_on(card), functions=CudaFunctions)

@@ -1,0 +1,93 @@
+"""Which layer and which phase of the step an operation belongs to."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from fitroom.estimating.timeline import Kind, Phase
+
+_NO_NUMBER = 2**63
+"""Numbers from here on are not those of operations: nodes that hand gradients to weights have the largest there is."""
+
+
+class Whereabouts:
+    """Follows calls of layers and the autograd nodes they leave behind."""
+
+    def __init__(self, paths: dict[int, str], owners: dict[int, str]) -> None:
+        self._paths = paths
+        """Layers by id."""
+        self._owners = owners
+        """The layers that own the values of variables, by the value's id."""
+        self._stack: list[str | None] = []
+        self._starts: list[int] = []
+        self._layers: list[str | None] = []
+        self._after_backward = False
+        self._node_number: int | None = None
+        self._node_layer: str | None = None
+        self.node_began = 0
+        """The first moment of the autograd node at work."""
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Hear of every call of a layer."""
+        handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def begin_step(self) -> None:
+        """Start a step: what comes is forward until something is differentiated."""
+        self._after_backward = False
+
+    def phase(self) -> Phase:
+        """The phase under way."""
+        if torch._C._current_graph_task_id() != -1:
+            self._after_backward = True
+            return "backward"
+        return "update" if self._after_backward and not self._stack else "forward"
+
+    def layer(self, phase: Phase, moment: int) -> str | None:
+        """The layer at work at a moment: in the backward pass the one whose operation is being differentiated."""
+        if phase != "backward":
+            self._node_number = None
+            return self._stack[-1] if self._stack else None
+        node = torch._C._current_autograd_node()
+        number = node._sequence_nr()
+        if number >= _NO_NUMBER:
+            return self._owners.get(id(node.variable))
+        if number != self._node_number:
+            self._node_number, self.node_began = number, moment
+            place = bisect_right(self._starts, number) - 1
+            self._node_layer = self._layers[place] if place >= 0 else None
+        return self._node_layer
+
+    @staticmethod
+    def kind(phase: Phase | None) -> Kind:
+        """What is made in a phase."""
+        kinds: dict[Phase | None, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
+        return kinds.get(phase, "other")
+
+    def _enter(self, module: Any, args: Any) -> None:
+        path = self._paths.get(id(module))
+        if path is None and isinstance(module, keras.Layer) and not getattr(module, "layers", None):
+            path = "/".join(filter(None, [self._stack[-1] if self._stack else None, module.name]))
+        self._stack.append(path or (self._stack[-1] if self._stack else None))
+        self._note()
+
+    def _leave(self, module: Any, args: Any, result: Any) -> None:
+        self._stack.pop()
+        self._note()
+
+    def _note(self) -> None:
+        self._starts.append(torch.autograd._get_sequence_nr())
+        self._layers.append(self._stack[-1] if self._stack else None)

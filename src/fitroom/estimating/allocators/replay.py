@@ -1,0 +1,74 @@
+"""What a program asked of an allocator, in order, played back on a model of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fitroom.estimating.allocators.caching import CachingAllocator, OutOfMemoryError
+
+_STEP_BYTES = 2 * 1024**2
+"""The caching allocator takes memory from the card in multiples of this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Allocations and frees in the order in which they happen."""
+
+    sizes_bytes: Sequence[int]
+    """Of each buffer."""
+
+    events: Sequence[int]
+    """A buffer's number where it is allocated, its complement (`~number`) where it is freed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """What became of the requests."""
+
+    block_bytes: list[int]
+    """What each buffer is counted as, by number."""
+
+    reserved_bytes: int
+    """The most that was taken from the card."""
+
+
+def replay(requests: Requests, limit_bytes: int | None = None) -> Replay:
+    """Play the requests on a fresh allocator. Raises OutOfMemoryError where the limit does not hold them."""
+    allocator = CachingAllocator(limit_bytes=limit_bytes)
+    blocks: dict[int, object] = {}
+    block_bytes = [0] * len(requests.sizes_bytes)
+    for event in requests.events:
+        if event >= 0:
+            block = allocator.allocate(requests.sizes_bytes[event])
+            blocks[event] = block
+            block_bytes[event] = block.size_bytes
+        else:
+            allocator.free(blocks.pop(~event))  # type: ignore[arg-type]
+    return Replay(block_bytes=block_bytes, reserved_bytes=allocator.peak_reserved_bytes)
+
+
+def smallest_limit_bytes(requests: Requests, lowest_bytes: int, highest_bytes: int) -> int:
+    """The smallest limit from which on the requests are met, between two that bracket it.
+
+    A larger limit can fail where a smaller one does not, since what is given back differs; so the limits a little
+    above the one found are tried as well.
+    """
+
+    def runs(limit_bytes: int) -> bool:
+        try:
+            replay(requests, limit_bytes)
+        except OutOfMemoryError:
+            return False
+        return True
+
+    return _smallest(runs, lowest_bytes, highest_bytes)
+
+
+def _smallest(runs: Callable[[int], bool], lowest_bytes: int, highest_bytes: int) -> int:
+    low, high = lowest_bytes // _STEP_BYTES, -(-highest_bytes // _STEP_BYTES)
+    while low < high:
+        middle = (low + high) // 2
+        if runs(middle * _STEP_BYTES):
+            high = middle
+        else:
+            low = middle + 1
+    return high * _STEP_BYTES
