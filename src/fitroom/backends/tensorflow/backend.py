@@ -4,7 +4,6 @@ from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.tensorflow import memory, out_of_memory
-from fitroom.errors import BackendError
 from fitroom.estimating.step import StepRequest, TracedStep
 
 
@@ -13,7 +12,7 @@ class TensorFlowBackend:
 
     name: Name = "tensorflow"
     can_reset_peak: bool = True
-    can_trace: bool = False
+    can_trace: bool = True
 
     def devices(self) -> tuple[Device, ...]:
         """The devices TensorFlow sees, the one it would train on first."""
@@ -36,8 +35,7 @@ class TensorFlowBackend:
         return out_of_memory.is_out_of_memory(error)
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
-        """Raises BackendError: there is no tracing on TensorFlow yet."""
-        raise BackendError(
-            "Estimates on TensorFlow are not in this version of fitroom.",
-            hint="--backend jax (or KERAS_BACKEND=jax) estimates the same model on JAX",
-        )
+        """The step's memory, in graph mode or jitted, without running it."""
+        from fitroom.backends.tensorflow.trace import trace_step
+
+        return trace_step(model, request)

@@ -1,0 +1,103 @@
+"""The memory of a step in graph mode, found without running it."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from fitroom.backends.tensorflow.graph.attribution import Attribution
+from fitroom.backends.tensorflow.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.graph.program import Program, program_of
+from fitroom.backends.tensorflow.graph.replay import Replayed, Resident, replay
+from fitroom.backends.tensorflow.graph.required import required_bytes
+from fitroom.backends.tensorflow.graph.scratch import scratch_of
+from fitroom.backends.tensorflow.graph.values import Held
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+from fitroom.estimating.step import StepRequest
+from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
+
+TYPICAL_ERROR: float | None = None
+"""The median error against what was measured on an H200; None until it is."""
+
+_ROOM_BYTES = 2**50
+"""No card has as much: the step is replayed as if nothing could run out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFound:
+    """A step's memory in graph mode."""
+
+    timeline: Timeline
+    required_bytes: int
+    typical_error: float | None
+    notes: tuple[str, ...]
+
+
+def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
+    """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
+    program = program_of(optimised_graph(step, request.card))
+    residents, variables = _residents(step)
+    scratch = scratch_of(request.card)
+    replayed = {taken: replay(program, residents, scratch, _ROOM_BYTES, branch=taken) for taken in _branches(program)}
+    branch, largest = max(replayed.items(), key=lambda each: each[1].peak_bytes)
+    return GraphFound(
+        timeline=_timeline(largest, program, step, variables),
+        required_bytes=required_bytes(program, residents, scratch, largest.peak_bytes, branch=branch),
+        typical_error=TYPICAL_ERROR,
+        notes=_notes(program),
+    )
+
+
+def _residents(step: TensorFlowStep) -> tuple[list[Resident], dict[str, StepVariable]]:
+    """The variables under the names of their handles; those that the step does not use are there all the same."""
+    names = {id(variable): name for name, variable in step.captures().items() if variable is not None}
+    by_name = {names.get(id(each), f"unused variable {at}"): each for at, each in enumerate(step.variables)}
+    return [Resident(name=name, size_bytes=each.size_bytes) for name, each in by_name.items()], by_name
+
+
+def _branches(program: Program) -> tuple[bool, ...]:
+    """Which way to take where only the running step could tell: both, where there is such a place."""
+    return (True, False) if any(operation.op == "Switch" for operation in program.operations) else (True,)
+
+
+def _timeline(
+    replayed: Replayed, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
+) -> Timeline:
+    owners = {name: variable.layer for name, variable in variables.items()}
+    attribution = Attribution(program, step.layer_names, step.training, owners)
+    asked = sorted({0, *(span.first for span in replayed.spans)})
+    # Nothing is said of moments at which nothing is asked for: there are many, and none is a peak.
+    place = [bisect_right(asked, moment) - 1 for moment in range(len(replayed.moments))]
+    moments = tuple(
+        Moment(name=each.name, layer=attribution.layer(each.index), phase=attribution.phase(each.index))
+        for each in (replayed.moments[moment] for moment in asked)
+    )
+    buffers = []
+    for span in replayed.spans:
+        kind, layer = _meaning(span.held, attribution, variables)
+        buffers.append(
+            Buffer(
+                size_bytes=span.held.size_bytes,
+                kind=kind,
+                layer=layer,
+                first=place[span.first],
+                last=place[span.last],
+            )
+        )
+    return Timeline(buffers=tuple(buffers), moments=moments)
+
+
+def _meaning(held: Held, attribution: Attribution, variables: dict[str, StepVariable]) -> tuple[Kind, str | None]:
+    """What a chunk is for, and which layer it belongs to."""
+    if held.variable is not None:
+        return variables[held.variable].kind, variables[held.variable].layer
+    assert held.source is not None
+    kind = "workspace" if held.is_scratch else attribution.kind(held.source)
+    return kind, attribution.layer(held.source)
+
+
+def _notes(program: Program) -> tuple[str, ...]:
+    notes = [
+        "Approximate: scratch memory of convolutions depends on kernels that cuDNN picks on the card by timing them."
+    ]
+    if program.num_unknown and not any(operation.op == "LoopCond" for operation in program.operations):
+        notes.append(f"{program.num_unknown} sizes show only while the step runs; they are not counted.")
+    return tuple(notes)

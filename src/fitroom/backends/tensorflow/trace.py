@@ -1,0 +1,59 @@
+"""The memory of a Keras step on TensorFlow, found without running it."""
+
+import importlib.metadata
+from typing import Any
+
+from fitroom.backends.prepared import prepared
+from fitroom.backends.tensorflow.graph.estimate import graph_timeline
+from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.pool import default_limit_bytes
+from fitroom.backends.tensorflow.step import predict_step, training_step
+from fitroom.estimating.step import StepRequest, TracedStep
+
+
+def trace_step(model: Any, request: StepRequest) -> TracedStep:
+    """The step that Keras would run, jitted or as a graph, laid out for the card."""
+    limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
+    with prepared(model, request, lent_values) as ready:
+        step = training_step(ready) if request.training else predict_step(ready)
+        versions = {name: _version(name) for name in ("keras", "tensorflow")}
+        if _is_jitted(ready.model, request):
+            from fitroom.backends.tensorflow.jitted.estimate import jitted_timeline
+
+            found = jitted_timeline(step, request, limit_bytes)
+            versions |= found.versions
+            method = found.method
+        else:
+            found = graph_timeline(step, request)
+            method = "traced"
+    return TracedStep(
+        timeline=found.timeline,
+        required_bytes=found.required_bytes,
+        limit_bytes=limit_bytes,
+        method=method,
+        typical_error=found.typical_error,
+        precision=ready.precision,
+        versions=versions,
+        notes=(*ready.notes, *found.notes),
+    )
+
+
+def _is_jitted(model: Any, request: StepRequest) -> bool:
+    """Whether Keras would jit the step on the card: "auto" means yes there, if all layers can be jitted."""
+    if request.recipe.jit is not None:
+        return request.recipe.jit
+    if model.compiled:
+        wanted = model._compile_config.config["jit_compile"]
+        if model.run_eagerly or wanted != "auto":
+            return bool(wanted) and not model.run_eagerly
+    # Keras's own answer is for the devices in this machine, where there may be no card.
+    return all(layer.supports_jit for layer in model._flatten_layers())
+
+
+def _version(name: str) -> str:
+    for package in (name, f"{name}-cpu"):
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "unknown"
