@@ -2,6 +2,7 @@
 
     FITROOM_CACHE_DIR     where estimates are kept; default: the user's cache folder
     FITROOM_NO_CACHE      set to anything: neither read nor write them
+    FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
 `KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to others and are obeyed where they matter.
 """
@@ -19,3 +20,12 @@ def cache_folder() -> Path | None:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("fitroom", appauthor=False))
+
+
+def tensorflow_compiler_folder() -> Path:
+    """Where the XLA compiler for TensorFlow's jitted steps is, if there is one."""
+    if folder := os.environ.get("FITROOM_TF_COMPILER"):
+        return Path(folder)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("fitroom", appauthor=False)) / "tensorflow-compiler"

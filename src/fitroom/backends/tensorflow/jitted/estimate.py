@@ -1,0 +1,46 @@
+"""The memory of TensorFlow's jitted step, without a GPU."""
+
+import importlib.metadata
+from dataclasses import dataclass, field
+
+from fitroom.backends.tensorflow.jitted.compiler import compiled_timeline
+from fitroom.backends.tensorflow.jitted.library import chosen_compiler, tensorflow_version
+from fitroom.backends.tensorflow.step import TensorFlowStep
+from fitroom.estimating.result import Method
+from fitroom.estimating.step import StepRequest
+from fitroom.estimating.timeline import Timeline
+
+NEAR_COMPILER_ERROR: float | None = None
+"""The median error with a compiler near TensorFlow's own XLA."""
+
+OTHER_COMPILER_ERROR: float | None = None
+"""The median error with a compiler of another version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JittedFound:
+    """A jitted step's memory and how it was found."""
+
+    timeline: Timeline
+    required_bytes: int
+    method: Method = "compiled"
+    typical_error: float | None
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int) -> JittedFound:
+    """The step as XLA lays it out for the card of the request."""
+    compiler = chosen_compiler()
+    timeline = compiled_timeline(step, request.card, compiler.library)
+    return JittedFound(
+        timeline=timeline,
+        required_bytes=timeline.peak_bytes + step.batch_bytes,
+        typical_error=NEAR_COMPILER_ERROR if compiler.near else OTHER_COMPILER_ERROR,
+        versions={
+            "keras": importlib.metadata.version("keras"),
+            "tensorflow": tensorflow_version(),
+            "compiler": str(compiler.library),
+        },
+        notes=compiler.notes,
+    )

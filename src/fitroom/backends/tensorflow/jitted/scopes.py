@@ -1,0 +1,85 @@
+"""What the name of a TensorFlow operation tells: which Keras layer it belongs to, and which phase of the step.
+
+Keras opens a scope for each layer, and TensorFlow numbers scopes that are opened again. Each call of a layer opens
+two, one to build and one to call, so a layer's operations are found under its name with a number:
+`gradient_tape/xception_1/block2_conv_1/Relu/ReluGrad` is the backward pass of the layer `block2_conv`.
+"""
+
+import re
+from functools import cached_property
+
+from fitroom.backends.tensorflow.step import TensorFlowStep
+from fitroom.estimating.timeline import Phase
+
+_TAPE = "gradient_tape"
+_NUMBERED = re.compile(r"(.+)_\d+")
+_SILENT = ("XLA_Args", "XLA_Retvals")
+
+
+class TensorFlowScopes:
+    """Reads the names of the operations of one step."""
+
+    def __init__(self, step: TensorFlowStep) -> None:
+        self._step = step
+        self._layers: dict[str, str | None] = {}
+
+    @property
+    def training(self) -> bool:
+        """Whether the step trains."""
+        return self._step.training
+
+    def layer(self, scope: str) -> str | None:
+        """The path of the layer, or None where the operation belongs to none."""
+        if scope not in self._layers:
+            self._layers[scope] = self._layer(scope)
+        return self._layers[scope]
+
+    def phase(self, scope: str) -> Phase | None:
+        """The phase of the step, or None where the scope is empty."""
+        if not scope:
+            return None
+        if not self.training:
+            return "forward"
+        if scope.startswith(_TAPE):
+            return "backward"
+        return self._phases.get(scope, "forward" if self.layer(scope) else None)
+
+    def tells(self, scope: str) -> bool:
+        """Whether a name says more than that it is part of the step."""
+        return bool(scope) and scope not in _SILENT
+
+    def _layer(self, scope: str) -> str | None:
+        path: list[str] = []
+        for part in scope.split("/")[:-1]:
+            if name := self._layer_name(part):
+                path.append(name)
+                if "/".join(path) not in self._containers:
+                    break  # what follows are operations, which may be called like a layer: "add_1"
+            elif path:
+                break
+        return "/".join(path) or None
+
+    def _layer_name(self, part: str) -> str | None:
+        """`conv_1` is the layer `conv` called, even where there is a layer `conv_1`: that one is `conv_1_2`."""
+        names = self._step.layer_names
+        numbered = _NUMBERED.fullmatch(part)
+        if numbered and numbered[1] in names:
+            return numbered[1]
+        return part if part in names else None
+
+    @cached_property
+    def _containers(self) -> frozenset[str]:
+        """The paths of layers that hold other layers."""
+        owners = [found.layer.split("/") for found in self._step.variables if found.layer]
+        return frozenset("/".join(parts[:depth]) for parts in owners for depth in range(1, len(parts)))
+
+    @cached_property
+    def _phases(self) -> dict[str, Phase]:
+        """The phase of each operation by its place: the tape is asked after the forward pass and before the update."""
+        names = [operation.name for operation in self._step.concrete.graph.get_operations()]
+        on_tape = [place for place, name in enumerate(names) if name.startswith(_TAPE)]
+        first, last = (on_tape[0], on_tape[-1]) if on_tape else (len(names), len(names))
+        return {
+            name: "forward" if place < first else "backward" if place < last else "update"
+            for place, name in enumerate(names)
+        }

@@ -1,0 +1,26 @@
+"""Run as a process of its own: compile a program for a card that is not there.
+
+    python -m fitroom.backends.xla.child LIBRARY PROGRAM TARGET DUMP_FOLDER
+
+The compiler may crash on an odd target or be killed for its memory; whoever started this process lives on.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from fitroom.backends.xla.options import compiler_options
+from fitroom.backends.xla.pjrt import Library, PjrtError
+from fitroom.backends.xla.until_dumped import leave_when_dumped
+
+
+def _compile(library: Path, program: Path, target: Path, dump_folder: Path) -> None:
+    try:
+        Library(library).compile(program.read_bytes(), target.read_text(), compiler_options(dump_folder))
+    except (OSError, PjrtError) as error:
+        print(str(error).splitlines()[0], file=sys.stderr)
+
+
+if __name__ == "__main__":
+    library, program, target, dump_folder = map(Path, sys.argv[1:])
+    leave_when_dumped(partial(_compile, library, program, target), dump_folder)
