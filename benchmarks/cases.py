@@ -104,8 +104,8 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 }
 
 
-def _cases() -> Iterator[Case]:
-    for *configuration, columns in (*_IMAGES, *_OTHERS):
+def _cases(rows: tuple[tuple[Any, ...], ...]) -> Iterator[Case]:
+    for *configuration, columns in rows:
         names = ("model", "size", "batch_size", "precision", "optimizer")
         fields: dict[str, Any] = dict(zip(names, configuration, strict=True))
         for column in columns:
@@ -114,4 +114,23 @@ def _cases() -> Iterator[Case]:
             yield Case(**fields, **_COLUMNS["j"] | {"feed": "fit"})
 
 
-CASES: tuple[Case, ...] = tuple(_cases())
+CASES: tuple[Case, ...] = tuple(_cases((*_IMAGES, *_OTHERS)))
+
+_PROBES = (
+    ("ResNet50", 160, 32, "float32", "adam", "tg"),
+    ("ResNet50", 192, 32, "mixed_float16", "momentum", "tg"),
+    ("MobileNetV2", 192, 64, "float32", "adam", "tgc"),
+    ("DenseNet121", 160, 32, "float32", "sgd", "tgc"),
+    ("DenseNet121", 128, 32, "mixed_bfloat16", "adam", "tg"),
+    ("ConvNeXtTiny", 160, 16, "float32", "adam", "tgc"),
+    ("ConvNeXtTiny", 128, 32, "mixed_float16", "adamw", "tg"),
+    ("MobileNetV3Small", 224, 64, "float32", "adam", "tg"),
+    ("MobileNetV3Small", 192, 128, "mixed_bfloat16", "adam", "tgc"),
+    ("EfficientNetV2B0", 224, 32, "float32", "adam", "tgc"),
+    ("InceptionV3", 224, 32, "float32", "sgd", "tg"),
+    ("MLP", 1024, 512, "float32", "momentum", "tgc"),
+    ("LSTM", 100, 64, "float32", "adam", "tgc"),
+    ("Transformer", 96, 48, "mixed_float16", "adam", "tg"),
+)
+PROBES: tuple[Case, ...] = tuple(_cases(_PROBES))
+"""Further configurations to learn from; not part of what is reported."""
