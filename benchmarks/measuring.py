@@ -89,6 +89,7 @@ def _jax(case: Case, limit_bytes: int | None, records: Path | None) -> dict[str,
     stats = jax.devices()[0].memory_stats()
     return {
         "peak_bytes": stats["peak_bytes_in_use"],
+        "limit_bytes": stats["bytes_limit"],
         "stats": stats,
         "analysis": analysis,
         "versions": {"jax": jax.__version__, "keras": keras.__version__},

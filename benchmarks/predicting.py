@@ -1,0 +1,49 @@
+"""Predict one case in this process, on a machine without a GPU.
+
+    python benchmarks/predicting.py CASE_AS_JSON [--gpu H200] [--limit BYTES]
+
+The last line of stdout is the result.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cases import Case
+
+
+def main() -> None:
+    """Predict the case and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case")
+    parser.add_argument("--gpu", default="H200")
+    parser.add_argument("--limit", type=int)
+    arguments = parser.parse_args()
+    case = Case(**json.loads(arguments.case))
+    os.environ |= {"KERAS_BACKEND": case.backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    import fitroom
+    from case_models import build
+
+    found = fitroom.estimate(build(case), case.batch_size, gpu=arguments.gpu, limit=arguments.limit)
+    # On JAX `fit` has one more batch on the card while it trains one, at the least; it is no part of the step.
+    ahead_bytes = found.by_kind["input"] if case.backend == "jax" and case.feed == "fit" else 0
+    result = {
+        "name": case.name,
+        **case.to_dict(),
+        "predicted_bytes": found.peak_bytes + ahead_bytes,
+        "required_bytes": found.required_bytes,
+        "share_with_layer": 1 - found.by_layer.get("(no layer)", 0) / found.peak_bytes,
+        "method": found.method,
+        "seconds": round(found.seconds, 1),
+        "versions": dict(found.versions),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    print("RESULT " + json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
