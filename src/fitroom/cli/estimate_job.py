@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
+from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import choose_card, estimate
 from fitroom.estimating.result import Estimate
@@ -50,6 +51,10 @@ class EstimateJob:
         self._check()
         backend = choose_backend(backend)
         _quieten(backend)
+        keys = [self._key(backend, batch_size) for batch_size in self.batch_sizes]
+        recalled = [recall(key) for key in keys]
+        if None not in recalled:
+            return [found for found in recalled if found is not None]
         say(f"building {self.model}")
         model = load_model(
             ModelSource(
@@ -61,7 +66,10 @@ class EstimateJob:
             )
         )
         _check_keras_names(self.recipe)
-        return [self._estimate(model, backend, batch_size, say) for batch_size in self.batch_sizes]
+        return [
+            found or self._estimate(model, backend, batch_size, key, say)
+            for batch_size, key, found in zip(self.batch_sizes, keys, recalled, strict=True)
+        ]
 
     def run_everywhere(self, say: Callable[[str], None]) -> list[Cell]:
         """Estimate on all backends, each in a process of its own, side by side."""
@@ -84,10 +92,16 @@ class EstimateJob:
                 more=f"known are: {', '.join(INPUT_DTYPES)}",
             )
 
-    def _estimate(self, model: Any, backend: str, batch_size: int, say: Callable[[str], None]) -> Cell:
+    def _key(self, backend: str, batch_size: int) -> str | None:
+        """What the answer for one batch size is remembered under."""
+        card, _ = choose_card(self.gpu)
+        everything = asdict(self) | {"batch_sizes": batch_size, "backend": backend, "gpu": (self.gpu, card.name)}
+        return key_of(everything)
+
+    def _estimate(self, model: Any, backend: str, batch_size: int, key: str | None, say: Callable[[str], None]) -> Cell:
         say(f"estimating {self.model}, batch {batch_size}, on {backend}")
         try:
-            return estimate(
+            found = estimate(
                 model,
                 batch_size,
                 recipe=self.recipe,
@@ -100,6 +114,8 @@ class EstimateJob:
             if len(self.batch_sizes) == 1:
                 raise
             return Refusal(backend=backend, batch_size=batch_size, reason=error.message)
+        remember(key, found)
+        return found
 
     def _run_in_child(self, backend: str) -> list[Cell]:
         command = [sys.executable, "-m", __spec__.name, json.dumps(asdict(self)), backend]
