@@ -36,7 +36,7 @@ def main() -> None:
         **case.to_dict(),
         "predicted_bytes": found.peak_bytes + ahead_bytes,
         "required_bytes": found.required_bytes,
-        "share_with_layer": 1 - found.by_layer.get("(no layer)", 0) / found.peak_bytes,
+        "share_with_layer": round(1 - found.timeline.by_layer().get("(no layer)", 0) / found.peak_bytes, 4),
         "method": found.method,
         "seconds": round(found.seconds, 1),
         "versions": dict(found.versions),
