@@ -79,8 +79,12 @@ class Origins:
 
     def _own_scope(self, name: str) -> str:
         instruction = self._program.instructions[name]
-        inner = reversed(self._program.computations.get(instruction.called or "", []))
-        op_names = (instruction.op_name, *(self._program.instructions[i].op_name for i in inner))
+        fused = reversed(self._program.computations.get(instruction.called or "", []))
+        # XLA makes one constant of equal ones: it has the name of whoever came first.
+        op_names = (
+            instruction.op_name,
+            *(self._program.instructions[i].op_name for i in fused if not self._is_constant(i)),
+        )
         return next(filter(self._reader.tells, op_names), "")
 
     def _only_weights(self, name: str, depth: int = 0) -> bool:

@@ -10,6 +10,7 @@ def plain_program(hlo: bytes) -> bytes:
     """
     module = hlo_pb2.HloModuleProto.FromString(hlo)
     module.name = "step"
+    module.ClearField("id")
     module.ClearField("stack_frame_index")
     for computation in module.computations:
         if computation.name == module.entry_computation_name:

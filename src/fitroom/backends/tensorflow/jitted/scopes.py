@@ -7,13 +7,15 @@ two, one to build and one to call, so a layer's operations are found under its n
 
 import re
 from functools import cached_property
+from typing import Any
 
-from fitroom.backends.tensorflow.step import TensorFlowStep
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.estimating.timeline import Phase
 
 _TAPE = "gradient_tape"
 _NUMBERED = re.compile(r"(.+)_\d+")
 _SILENT = ("XLA_Args", "XLA_Retvals")
+_MAX_DEPTH = 4
 
 
 class TensorFlowScopes:
@@ -31,7 +33,7 @@ class TensorFlowScopes:
     def layer(self, scope: str) -> str | None:
         """The path of the layer, or None where the operation belongs to none."""
         if scope not in self._layers:
-            self._layers[scope] = self._layer(scope)
+            self._layers[scope] = self._layer(scope) or self._layer_of_gradient(scope)
         return self._layers[scope]
 
     def phase(self, scope: str) -> Phase | None:
@@ -42,7 +44,7 @@ class TensorFlowScopes:
             return "forward"
         if scope.startswith(_TAPE):
             return "backward"
-        return self._phases.get(scope, "forward" if self.layer(scope) else None)
+        return self._phases.get(scope, "forward" if self._layer(scope) else None)
 
     def tells(self, scope: str) -> bool:
         """Whether a name says more than that it is part of the step."""
@@ -59,6 +61,18 @@ class TensorFlowScopes:
                 break
         return "/".join(path) or None
 
+    def _layer_of_gradient(self, scope: str, depth: int = 0) -> str | None:
+        """The sum of gradients, or what an update makes of one, belongs to the layer that it came from."""
+        if self.phase(scope) not in ("backward", "update") or scope not in self._operations or depth > _MAX_DEPTH:
+            return None
+        for tensor in self._operations[scope].inputs:
+            name = tensor.op.name
+            variable = self._variables.get(name)
+            layer = variable.layer if variable else self._layer(name) or self._layer_of_gradient(name, depth + 1)
+            if layer:
+                return layer
+        return None
+
     def _layer_name(self, part: str) -> str | None:
         """`conv_1` is the layer `conv` called, even where there is a layer `conv_1`: that one is `conv_1_2`."""
         names = self._step.layer_names
@@ -74,9 +88,17 @@ class TensorFlowScopes:
         return frozenset("/".join(parts[:depth]) for parts in owners for depth in range(1, len(parts)))
 
     @cached_property
+    def _operations(self) -> dict[str, Any]:
+        return {operation.name: operation for operation in self._step.concrete.graph.get_operations()}
+
+    @cached_property
+    def _variables(self) -> dict[str, StepVariable | None]:
+        return self._step.captures()
+
+    @cached_property
     def _phases(self) -> dict[str, Phase]:
         """The phase of each operation by its place: the tape is asked after the forward pass and before the update."""
-        names = [operation.name for operation in self._step.concrete.graph.get_operations()]
+        names = list(self._operations)
         on_tape = [place for place, name in enumerate(names) if name.startswith(_TAPE)]
         first, last = (on_tape[0], on_tape[-1]) if on_tape else (len(names), len(names))
         return {

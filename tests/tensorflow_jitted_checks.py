@@ -1,0 +1,219 @@
+"""TensorFlow's jitted step, compiled without a card: run by `test_tensorflow_jitted.py` in a process of its own.
+
+The compiler is the one that is installed beside the tests, whatever its version: what is checked here holds for all.
+"""
+
+from pathlib import Path
+
+import keras
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from fitroom.backends.prepared import prepared
+from fitroom.backends.tensorflow.jitted import compiler
+from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
+from fitroom.backends.tensorflow.jitted.hlo import hlo_of
+from fitroom.backends.tensorflow.jitted.program import plain_program
+from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.step import predict_step, training_step
+from fitroom.errors import CompilerError, InputError, MissingExtraError, ModelError
+from fitroom.estimating import cache
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.step import StepRequest
+from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER
+
+SIZE = 64
+BATCH = 16
+LIMIT_BYTES = 10 * 2**30
+CRASHING_TARGET = (
+    "gpu_device_info { cuda_compute_capability { major: 7 minor: 5 } core_count: 40 "
+    'device_memory_size: 16000000000 } platform_name: "CUDA"'
+)
+
+
+def classifier() -> keras.Model:
+    """Layers that are named by Keras, a nested model, one that is called twice."""
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Conv2D(32, 3, padding="same")(inputs)
+    x = layers.BatchNormalization()(x)
+    x = layers.ReLU()(x)
+    x = layers.Conv2D(32, 3, padding="same")(x)
+    inner_inputs = keras.Input((SIZE, SIZE, 32))
+    inner = keras.Model(inner_inputs, layers.Conv2D(32, 3, padding="same", name="conv")(inner_inputs), name="inner")
+    shared = layers.Conv2D(32, 1, name="shared")
+    x = layers.Add()([x, inner(x)])
+    x = shared(layers.ReLU()(shared(x)))
+    x = layers.Dropout(0.5)(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, layers.Dense(10, activation="softmax", name="head")(x), name="classifier")
+
+
+def wide() -> keras.Model:
+    """Much weight, little else."""
+    inputs = keras.Input((2048,))
+    return keras.Model(inputs, layers.Dense(2048, name="wide")(inputs))
+
+
+def found(model: keras.Model, *, limit_bytes: int = LIMIT_BYTES, training: bool = True) -> JittedFound:
+    request = StepRequest(batch_size=BATCH, card=find_card("T4"), training=training)
+    with prepared(model, request, lent_values) as ready:
+        step = training_step(ready) if training else predict_step(ready)
+        return jitted_timeline(step, request, limit_bytes)
+
+
+@pytest.fixture(autouse=True)
+def own_names():
+    keras.backend.clear_session()
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="module")
+def trained() -> JittedFound:
+    keras.backend.clear_session()
+    return found(classifier())
+
+
+def cached_files() -> list[Path]:
+    folder = cache.cache_folder()
+    assert folder is not None
+    return list(folder.glob("*.json.gz")) if folder.exists() else []
+
+
+def test_what_the_step_is_given_is_counted_to_the_byte(trained):
+    kinds = trained.timeline.by_kind()
+    assert kinds["input"] == BATCH * SIZE * SIZE * 3 * 4 + 256  # the labels take the least that can be had
+    weight_bytes = 4 * sum(weight.shape.num_elements() for weight in tf.nest.flatten(_trainable()))
+    assert kinds["weights"] >= weight_bytes
+    assert kinds["optimizer"] >= 2 * weight_bytes
+
+
+def _trainable() -> list[tf.TensorSpec]:
+    return [tf.TensorSpec(weight.shape) for weight in classifier().trainable_weights]
+
+
+def test_the_peak_lies_between_what_backward_needs_and_all_that_is_ever_made(trained):
+    image_bytes = BATCH * SIZE * SIZE * 32 * 4
+    convolutions = 5
+    assert convolutions * image_bytes < trained.timeline.peak_bytes < 4 * convolutions * image_bytes
+    assert trained.required_bytes >= trained.timeline.peak_bytes
+
+
+def test_variables_are_updated_in_place():
+    """A new copy of weights and slots beside the old one would be three more."""
+    kernel_bytes = 2048 * 2048 * 4
+    peak_bytes = found(wide()).timeline.peak_bytes
+    assert 3 * kernel_bytes < peak_bytes < 4.5 * kernel_bytes
+
+
+def test_nearly_all_of_the_peak_belongs_to_layers(trained):
+    by_layer = trained.timeline.by_layer()
+    assert sum(by_layer.values()) == trained.timeline.peak_bytes
+    # Gaps between buffers are nobody's, and large in so small a model.
+    nameless_bytes = by_layer.get(NO_LAYER, 0) - trained.timeline.by_kind()["other"]
+    assert nameless_bytes < 0.01 * trained.timeline.peak_bytes
+
+
+def test_layers_are_called_by_their_own_names(trained):
+    names = {buffer.layer for buffer in trained.timeline.buffers if buffer.layer}
+    assert {"conv2d", "conv2d_1", "batch_normalization", "inner/conv", "shared", "head"} <= names
+    assert names <= {layer.name for layer in classifier().layers} | {"inner/conv"}
+    assert INPUT_LAYER in trained.timeline.by_layer()
+
+
+def test_every_phase_has_its_peak(trained):
+    phases = trained.timeline.by_phase()
+    assert all(phases.values())
+    assert trained.timeline.by_kind()["activations"] > trained.timeline.peak_bytes / 3
+    names = [moment.phase for moment in trained.timeline.moments if moment.phase]
+    assert names.index("forward") < names.index("backward") < len(names) - 1 - names[::-1].index("update")
+
+
+def test_half_precision_takes_less():
+    keras.config.set_dtype_policy("mixed_float16")
+    mixed = found(classifier()).timeline.peak_bytes
+    keras.config.set_dtype_policy("float32")
+    assert mixed < 0.8 * found(classifier()).timeline.peak_bytes
+
+
+def test_predict_has_neither_gradients_nor_optimizer():
+    predicted = found(classifier(), training=False).timeline
+    kinds = predicted.by_kind()
+    assert kinds["gradients"] == kinds["optimizer"] == 0
+    assert kinds["activations"] > 0
+    assert predicted.by_phase()["backward"] is None
+    assert predicted.peak_bytes < found(classifier()).timeline.peak_bytes / 2
+
+
+def test_the_same_step_is_compiled_once_whatever_the_limit():
+    """TensorFlow does not tell XLA of the allocator's limit."""
+    first = found(classifier())
+    kept = len(cached_files())
+    keras.backend.clear_session()
+    again = found(classifier(), limit_bytes=LIMIT_BYTES // 1000)
+    assert again == first
+    assert len(cached_files()) == kept
+
+
+def test_the_program_is_the_same_whenever_it_is_traced():
+    def program() -> bytes:
+        keras.backend.clear_session()
+        request = StepRequest(batch_size=BATCH, card=find_card("T4"))
+        with prepared(classifier(), request, lent_values) as ready:
+            return plain_program(hlo_of(training_step(ready)))
+
+    assert program() == program()
+
+
+def test_weights_of_a_model_that_has_values_stay_as_they_are():
+    model = classifier()
+    before = [weight.numpy().copy() for weight in model.weights]
+    found(model)
+    assert all((weight.numpy() == was).all() for weight, was in zip(model.weights, before, strict=True))
+
+
+def test_a_step_that_xla_cannot_compile_is_refused_with_a_way_out():
+    class Unjittable(keras.Model):
+        def train_step(self, data):
+            tf.strings.format("{}", data[0])
+            tf.raw_ops.StringLower(input=tf.strings.as_string(data[1]))
+            return super().train_step(data) | {"text": tf.strings.length(tf.strings.as_string(data[1]))}
+
+    inputs = keras.Input((8,))
+    with pytest.raises(ModelError, match="cannot compile this step with XLA") as caught:
+        found(Unjittable(inputs, layers.Dense(1)(inputs)))
+    assert "--no-jit" in caught.value.hint
+
+
+def test_a_crash_of_the_compiler_is_an_error_with_a_next_step(monkeypatch):
+    """XLA divides by what this description leaves out."""
+    monkeypatch.setattr(compiler, "target_description", lambda card, limit_bytes: CRASHING_TARGET)
+    with pytest.raises(CompilerError, match=r"crashed \(SIG.*T4"):
+        found(wide())
+
+
+def test_a_compiler_that_refuses_is_quoted(monkeypatch):
+    monkeypatch.setattr(compiler, "target_description", lambda card, limit_bytes: "nonsense {")
+    with pytest.raises(CompilerError, match="Failed to parse"):
+        found(wide())
+
+
+def test_a_compiler_of_another_version_is_named_with_the_way_to_a_nearer_one(trained):
+    assert trained.versions["compiler"].startswith("jax-cuda")
+    (note,) = trained.notes
+    assert trained.versions["compiler"] in note
+    assert "pip install" in note
+
+
+def test_a_folder_without_a_compiler_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("FITROOM_TF_COMPILER", str(tmp_path))
+    with pytest.raises(InputError, match="no XLA compiler") as caught:
+        found(wide())
+    assert "pip install" in caught.value.hint
+
+
+def test_without_any_compiler_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("fitroom.backends.tensorflow.jitted.library.installed_compiler", lambda: None)
+    with pytest.raises(MissingExtraError) as caught:
+        found(wide())
+    assert "pip install" in caught.value.hint
