@@ -1,18 +1,16 @@
 """The real Keras step on PyTorch, run on fake tensors."""
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.modules.module import register_module_forward_hook
 
 from fitroom.backends.keras_layers import layer_paths, owners_of_slots, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
+from fitroom.backends.torch.collector import Collector
 from fitroom.backends.torch.lent_values import lent_values, torch_dtype
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import DEVICE, Recorder
@@ -22,10 +20,7 @@ from fitroom.errors import ModelError
 from fitroom.estimating.timeline import Kind
 
 STEPS = 3
-"""How many are run: gradients, metrics and logs of one are still held in the next, and the last one is steady."""
-
-CALLS_A_COLLECTION = 25
-"""Python collects young cycles at 700 new objects; counted in real training: after 20 to 29 calls of layers."""
+"""How many are run at least: gradients, metrics and logs of one are still held in the next; the last one is steady."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +85,9 @@ def _recorded(
         for each in state:
             recorder.born(each.variable._value, each.kind, each.layer)
         torch.nn.Module.train(model, training)
-        with platform.functions(), whereabouts.followed(), recorder, _collected_as_usual():
+        with platform.functions(), whereabouts.followed(), recorder, Collector() as collector:
             batch = result = None
-            for _ in range(STEPS):
+            while collector.steps_to_go(at_least=STEPS):
                 whereabouts.begin_step()
                 last_step = len(recorder.log.moments)
                 # As in `fit` and `predict`, one batch is there until the next is, and so is what its step returned.
@@ -142,31 +137,6 @@ def _claim_gradient(recorder: Recorder, each: _StateVariable) -> None:
     if number is not None:
         recorder.log.buffers[number].kind = "gradients"
         recorder.log.buffers[number].layer = each.layer
-
-
-@contextmanager
-def _collected_as_usual() -> Iterator[None]:
-    """Let Python's collector come when it would come in training, whatever tracing itself leaves for it.
-
-    Keras goes through lists of tensors with closures that refer to themselves, and so to the tensors.
-    """
-    num_calls = 0
-
-    def called(*_: Any) -> None:
-        nonlocal num_calls
-        num_calls += 1
-        if num_calls % CALLS_A_COLLECTION == 0:
-            gc.collect(0)
-
-    was_enabled = gc.isenabled()
-    gc.disable()
-    handle = register_module_forward_hook(called)
-    try:
-        yield
-    finally:
-        handle.remove()
-        if was_enabled:
-            gc.enable()
 
 
 def _first_line(error: Exception) -> str:
