@@ -41,7 +41,7 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
 @click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
 @click.option("--backend", metavar="NAME", help="jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]")
 @click.option("--gpu", metavar="NAME", help="The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
-@click.option("--limit", metavar="SIZE", help="The allocator's limit, such as 12GiB.  [default: the framework's own]")
+@click.option("--limit", metavar="SIZE", help="The allocator's: 12GiB, or smallest.  [default: the framework's own]")
 @click.option("--precision", metavar="POLICY", help="A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @click.option("--optimizer", metavar="NAME", help="Any of keras.optimizers.  [default: the model's own, else adam]")
 @click.option(

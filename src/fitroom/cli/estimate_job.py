@@ -19,7 +19,7 @@ from typing import Any
 from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
-from fitroom.estimating.estimate import choose_card, estimate
+from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.estimating.result import Estimate
 from fitroom.models.source import ModelSource, load_model
 from fitroom.recipe import Recipe
@@ -82,7 +82,7 @@ class EstimateJob:
     def _check(self) -> None:
         """What can be told to be wrong before anything slow is imported."""
         choose_card(self.gpu)
-        if self.limit is not None:
+        if self.limit not in (None, SMALLEST_LIMIT):
             parse_bytes(self.limit)
         if self.recipe.input_dtype not in (None, *INPUT_DTYPES):
             raise UnknownNameError(

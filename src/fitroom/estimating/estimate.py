@@ -2,12 +2,14 @@
 
 import operator
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fitroom.errors import InputError
 from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.overhead import context_bytes
 from fitroom.estimating.result import Estimate
+from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.estimating.step import StepRequest
 from fitroom.recipe import Recipe
 from fitroom.units import parse_bytes
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 DEFAULT_GPU = "T4"
 """The card an estimate is for where none is named and none is here: the one that Colab and Kaggle lend."""
+
+SMALLEST_LIMIT = "smallest"
+"""In place of a limit: the smallest under which the step runs."""
 
 
 def estimate(
@@ -43,7 +48,8 @@ def estimate(
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.
         gpu: the card, by name; None for the one in this machine, or else a T4.
-        limit: the allocator's limit, as "12GiB" or bytes; None for what the framework takes of the card by default.
+        limit: the allocator's limit, as "12GiB" or bytes; None for what the framework takes of the card by default;
+            "smallest" for the smallest under which it trains (XLA recomputes to come under one: several compiles).
         training: False for the step of `model.predict`.
         measure: run the step on the card in this machine instead of predicting it.
 
@@ -67,13 +73,14 @@ def estimate(
         batch_size=batch_size,
         card=card,
         recipe=recipe,
-        limit_bytes=None if limit is None else parse_bytes(limit),
+        limit_bytes=None if limit in (None, SMALLEST_LIMIT) else parse_bytes(limit),
         optimizer=optimizer,
         loss=loss,
         training=training,
         measure=measure,
     )
-    traced = backend.trace(model, request)
+    trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
+    traced = trace(model, request)
     return Estimate(
         peak_bytes=traced.timeline.peak_bytes,
         required_bytes=traced.required_bytes,

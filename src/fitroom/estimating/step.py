@@ -49,4 +49,8 @@ class TracedStep:
     """The dtype policy the step runs in."""
 
     versions: Mapping[str, str]
+
+    depends_on_limit: bool = False
+    """Whether a smaller limit makes another step, as with XLA, which recomputes to come under one."""
+
     notes: tuple[str, ...] = ()

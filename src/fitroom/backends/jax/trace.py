@@ -57,6 +57,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         typical_error=found.typical_error,
         precision=ready.precision,
         versions=_versions(),
+        depends_on_limit=found.method == "compiled",
         notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
     )
 

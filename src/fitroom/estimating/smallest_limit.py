@@ -1,0 +1,45 @@
+"""The smallest allocator limit under which a step runs.
+
+Where the framework runs the same step under every limit, that is the step's `required_bytes`. XLA does not: it
+recomputes to come under a limit, so the step is laid out for smaller and smaller ones until it no longer fits.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fitroom.errors import CompilerError
+from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.estimating.timeline import Kind
+
+if TYPE_CHECKING:
+    from fitroom.backends.contract import Backend
+
+PRECISION = 0.02
+"""How far above the smallest limit the answer may lie."""
+
+_ALWAYS_THERE: tuple[Kind, ...] = ("weights", "optimizer", "input")
+
+
+def trace_under_smallest_limit(backend: "Backend", model: Any, request: StepRequest) -> TracedStep:
+    """The step as it runs under the smallest limit that holds it, found by bisection."""
+    best = backend.trace(model, request)
+    best = replace(best, limit_bytes=max(best.required_bytes, 1))
+    if not best.depends_on_limit:
+        return best
+    by_kind = best.timeline.by_kind()
+    fails_bytes, works_bytes = sum(by_kind[kind] for kind in _ALWAYS_THERE), best.limit_bytes
+    while works_bytes - fails_bytes > PRECISION * works_bytes:
+        middle_bytes = (works_bytes + fails_bytes) // 2
+        trial = _trace(backend, model, replace(request, limit_bytes=middle_bytes))
+        if trial and trial.required_bytes <= middle_bytes:
+            best, works_bytes = trial, middle_bytes
+        else:
+            fails_bytes = middle_bytes
+    return best
+
+
+def _trace(backend: "Backend", model: Any, request: StepRequest) -> TracedStep | None:
+    try:
+        return backend.trace(model, request)
+    except CompilerError:  # it may give up where the limit is hopeless
+        return None
