@@ -7,8 +7,10 @@ from typing import Any
 
 from fitroom.backends.torch.kernels.accumulation import accumulation
 from fitroom.backends.torch.kernels.convolution import CONVOLUTIONS
+from fitroom.backends.torch.kernels.copies import COPIES
 from fitroom.backends.torch.kernels.functions import CudaFunctions
 from fitroom.backends.torch.kernels.matrices import products_on
+from fitroom.backends.torch.kernels.reductions import reductions_on
 from fitroom.backends.torch.kernels.values import VALUES
 from fitroom.estimating.cards import Card
 
@@ -31,4 +33,7 @@ def cpu() -> Platform:
 
 def cuda(card: Card) -> Platform:
     """A card under CUDA."""
-    return Platform(kernels=accumulation() | VALUES | CONVOLUTIONS | products_on(card), functions=CudaFunctions)
+    return Platform(
+        kernels=accumulation() | VALUES | CONVOLUTIONS | COPIES | products_on(card) | reductions_on(card),
+        functions=CudaFunctions,
+    )

@@ -15,6 +15,11 @@ def preferred_layout(x: Any, weight: Any) -> Any:
     return torch.contiguous_format
 
 
+def layout_of(tensor: Any) -> Any:
+    """The layout that PyTorch sees in a tensor."""
+    return _CHANNELS_LAST[tensor.ndim] if is_channels_last(tensor) else torch.contiguous_format
+
+
 def copy_bytes(tensor: Any, layout: Any) -> int:
     """The size of the copy that brings a tensor into a layout; 0 where it is in it."""
     return 0 if tensor.is_contiguous(memory_format=layout) else int(tensor.numel() * tensor.element_size())
