@@ -182,8 +182,11 @@ def measure_in_child(case: Case, room_bytes: int, records: Path | None = None) -
 
 
 def run_capped(case: Case, limit_bytes: int) -> dict[str, Any]:
-    """`fit` in a process whose allocator is limited, autotuning and all."""
-    fields = case.to_dict() | {"feed": "fit"}
+    """`fit` in a process whose allocator is limited, autotuning and all.
+
+    On TensorFlow it is fed one batch at a time: arrays it would put on the card whole.
+    """
+    fields = case.to_dict() | {"feed": "batches" if case.backend == "tensorflow" else "fit"}
     command = [sys.executable, str(HERE / "measuring.py"), json.dumps(fields), "--limit", str(limit_bytes)]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
     if case.backend == "jax":

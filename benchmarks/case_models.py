@@ -4,6 +4,9 @@ from typing import Any
 
 from cases import Case
 
+STEPS = 4
+"""How many batches there are in an epoch."""
+
 CLASSES = 5
 WORDS = 20_000
 
@@ -30,6 +33,20 @@ def samples(case: Case, number: int) -> tuple[Any, Any]:
     shape = shapes.get(case.model, (case.size, case.size, 3))
     dtype = "int32" if case.model in ("LSTM", "Transformer") else "float32"
     return np.zeros((number, *shape), dtype), np.zeros(number, "int32")
+
+
+def batches(case: Case, number: int) -> Any:
+    """The same as a `keras.utils.PyDataset`: one batch at a time."""
+    import keras
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return number
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return samples(case, case.batch_size)
+
+    return Batches()
 
 
 def _application(case: Case) -> Any:

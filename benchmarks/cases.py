@@ -28,7 +28,8 @@ class Case:
     """`jit_compile` on TensorFlow; JAX always compiles, PyTorch never."""
 
     feed: str
-    """"fit": `model.fit` on NumPy arrays. "resident": one batch that stays on the card."""
+    """"fit": `model.fit` on NumPy arrays of four batches. "batches": `model.fit` on a dataset that makes one batch at a
+    time. "resident": one batch that stays on the card."""
 
     @property
     def configuration(self) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from case_models import STEPS
 from cases import Case
 
-STEPS = 4
 RECORDED_STEP = 2
 
 
@@ -100,16 +100,20 @@ def _fit(case: Case, *, reset_peak: Callable[[], None], records: Path | None) ->
     """Train two epochs; the peak counts from the second on, when all that is done once is done."""
     import keras
 
-    from case_models import build, samples
+    from case_models import batches, build, samples
     from records import recorder
 
     model = build(case)
-    x, y = samples(case, STEPS * case.batch_size)
+    if case.feed == "batches":
+        data = {"x": batches(case, STEPS)}
+    else:
+        x, y = samples(case, STEPS * case.batch_size)
+        data = {"x": x, "y": y, "batch_size": case.batch_size}
     if records:
         with recorder(case, RECORDED_STEP, records) as recording:
-            model.fit(x, y, batch_size=case.batch_size, epochs=2, verbose=0, callbacks=[recording])
+            model.fit(**data, epochs=2, verbose=0, callbacks=[recording])
     steady = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: reset_peak() if epoch == 1 else None)
-    model.fit(x, y, batch_size=case.batch_size, epochs=2, verbose=0, callbacks=[steady])
+    model.fit(**data, epochs=2, verbose=0, callbacks=[steady])
 
 
 def _resident_steps(case: Case) -> dict[str, int]:

@@ -26,15 +26,18 @@ def main() -> None:
     case = Case(**json.loads(arguments.case))
     os.environ |= {"KERAS_BACKEND": case.backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import fitroom
-    from case_models import build
+    from case_models import STEPS, build, samples
 
     found = fitroom.estimate(build(case), case.batch_size, gpu=arguments.gpu, limit=arguments.limit)
-    # On JAX `fit` has one more batch on the card while it trains one, at the least; it is no part of the step.
-    ahead_bytes = found.by_kind["input"] if case.backend == "jax" and case.feed == "fit" else 0
+    beside_bytes = 0  # what `fit` has on the card that is no part of the step
+    if case.feed == "fit" and case.backend == "jax":
+        beside_bytes = found.by_kind["input"]  # the next batch
+    if case.feed == "fit" and case.backend == "tensorflow":
+        beside_bytes = sum(array.nbytes for array in samples(case, STEPS * case.batch_size))  # all that it is given
     result = {
         "name": case.name,
         **case.to_dict(),
-        "predicted_bytes": found.peak_bytes + ahead_bytes,
+        "predicted_bytes": found.peak_bytes + beside_bytes,
         "required_bytes": found.required_bytes,
         "share_with_layer": round(1 - found.timeline.by_layer().get("(no layer)", 0) / found.peak_bytes, 4),
         "method": found.method,
