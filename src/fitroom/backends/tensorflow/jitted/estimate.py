@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fitroom.backends.tensorflow.jitted.compiler import compiled_timeline
 from fitroom.backends.tensorflow.jitted.library import chosen_compiler, tensorflow_version
+from fitroom.backends.tensorflow.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
@@ -32,7 +33,7 @@ class JittedFound:
 def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int) -> JittedFound:
     """The step as XLA lays it out for the card of the request."""
     compiler = chosen_compiler()
-    timeline = compiled_timeline(step, request.card, compiler.library)
+    timeline = compiled_timeline(as_jitted(step), request.card, compiler.library)
     return JittedFound(
         timeline=timeline,
         required_bytes=timeline.peak_bytes + step.batch_bytes,

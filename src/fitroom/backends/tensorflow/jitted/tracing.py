@@ -1,0 +1,18 @@
+"""The step traced as `jit_compile=True` traces it."""
+
+from dataclasses import replace
+
+import tensorflow as tf
+
+from fitroom.backends.tensorflow.step import TensorFlowStep
+
+_TRACED_DIFFERENTLY = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Slice")
+"""Operations that TensorFlow, or their gradient, writes in another way where XLA will compile them."""
+
+
+def as_jitted(step: TensorFlowStep) -> TensorFlowStep:
+    """The step with the graph that XLA is given; most steps have the same graph either way."""
+    if not any(operation.type in _TRACED_DIFFERENTLY for operation in step.concrete.graph.get_operations()):
+        return step
+    jitted = tf.function(step.function, autograph=False, jit_compile=True)
+    return replace(step, concrete=jitted.get_concrete_function(step.specs))
