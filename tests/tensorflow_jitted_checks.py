@@ -129,11 +129,27 @@ def test_every_phase_has_its_peak(trained):
     assert names.index("forward") < names.index("backward") < len(names) - 1 - names[::-1].index("update")
 
 
+def test_a_step_with_a_loop_is_traced_as_xla_will_have_it():
+    inputs = keras.Input((6, 4))
+    outputs = layers.Dense(1, name="head")(layers.LSTM(8, use_cudnn=False, name="lstm")(inputs))
+    looped = found(keras.Model(inputs, outputs)).timeline
+    assert {"lstm/lstm_cell", "head"} <= {buffer.layer for buffer in looped.buffers}
+    assert looped.by_phase()["backward"]
+
+
 def test_half_precision_takes_less():
     keras.config.set_dtype_policy("mixed_float16")
     mixed = found(classifier()).timeline.peak_bytes
     keras.config.set_dtype_policy("float32")
     assert mixed < 0.8 * found(classifier()).timeline.peak_bytes
+
+
+def test_on_a_card_that_is_too_small_xla_recomputes(monkeypatch):
+    monkeypatch.setattr(compiler, "_limit_of_xla", lambda card: 50 * 2**20)
+    small = found(classifier())
+    assert any("recomputes" in note for note in small.notes)
+    monkeypatch.undo()
+    assert small.timeline.peak_bytes < found(classifier()).timeline.peak_bytes
 
 
 def test_predict_has_neither_gradients_nor_optimizer():

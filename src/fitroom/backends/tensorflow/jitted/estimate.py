@@ -43,5 +43,12 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
             "tensorflow": tensorflow_version(),
             "compiler": str(compiler.library),
         },
-        notes=compiler.notes,
+        notes=(*compiler.notes, *_recomputing_note(timeline)),
     )
+
+
+def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
+    recomputed = sum(".remat" in moment.name for moment in timeline.moments)
+    if not recomputed:
+        return ()
+    return (f"To stay under 80 % of the card XLA recomputes ({recomputed} operations): less memory, slower.",)
