@@ -7,7 +7,8 @@
 
 `--only WORDS` and `--half tune|held-out` choose cases. All are queues: one process a case, on a card side by side as
 far as it has room; what has a result is not run again, so visits to a card add up. `cap` trains under a limit of the
-predicted `required_bytes`; with `--search` under smaller and smaller ones. `accuracy_page.py` makes the page.
+predicted `required_bytes`; with `--search` under smaller and smaller ones, on JAX beginning with what `predict
+--smallest` found. `accuracy_page.py` makes the page.
 """
 
 import argparse
@@ -31,6 +32,7 @@ MEASURED = "measured.jsonl"
 PREDICTED = "predicted.jsonl"
 CAPPED = "capped.jsonl"
 SMALLEST = "smallest_caps.jsonl"
+SMALLEST_LIMITS = "smallest_limits.jsonl"
 
 CONTEXT_BYTES = 900 * 2**20
 AUTOTUNING_BYTES = 7 * 2**30
@@ -57,6 +59,7 @@ def main() -> None:
     commands.choices["measure"].add_argument("--probes", action="store_true", help="the probes instead of the cases")
     commands.choices["measure"].add_argument("--records", type=Path, help="folder for what each operation took")
     commands.choices["predict"].add_argument("--again", action="store_true", help="anew what was predicted before")
+    commands.choices["predict"].add_argument("--smallest", action="store_true", help="under the smallest limit")
     commands.choices["predict"].add_argument("--to", type=Path, default=RESULTS / PREDICTED)
     commands.choices["cap"].add_argument("--search", action="store_true", help="find the smallest cap that works")
     arguments = parser.parse_args()
@@ -95,20 +98,21 @@ def measure(arguments: argparse.Namespace) -> None:
 
 def predict(arguments: argparse.Namespace) -> None:
     """Predict the cases that were measured."""
+    file = RESULTS / SMALLEST_LIMITS if arguments.smallest else arguments.to
     measured = {found["name"]: found for found in read_lines(RESULTS / MEASURED)}
-    kept = {found["name"]: found for found in read_lines(arguments.to)}
+    kept = {found["name"]: found for found in read_lines(file)}
     for case in chosen(arguments):
         if case.name not in measured or (case.name in kept and not arguments.again):
             continue
         command = [sys.executable, str(HERE / "predicting.py"), json.dumps(case.to_dict())]
-        if limit_bytes := measured[case.name]["limit_bytes"]:
-            command += ["--limit", str(limit_bytes)]
+        if limit := "smallest" if arguments.smallest else measured[case.name]["limit_bytes"]:
+            command += ["--limit", str(limit)]
         found = run_child(command, dict(os.environ)) | {"name": case.name}
         print(case.name, found.get("seconds", ""), found.get("error", "")[-400:], flush=True)
         if "error" not in found:
             kept[case.name] = found
             in_order = [kept[case.name] for case in CASES if case.name in kept]
-            arguments.to.write_text("".join(json.dumps(found) + "\n" for found in in_order))
+            file.write_text("".join(json.dumps(found) + "\n" for found in in_order))
 
 
 def cap(arguments: argparse.Namespace) -> None:
@@ -116,7 +120,8 @@ def cap(arguments: argparse.Namespace) -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = SMALLEST if arguments.search else CAPPED
     done = {found["name"] for found in (*read_lines(RESULTS / file), *read_lines(arguments.out / file))}
-    required_bytes = {found["name"]: found["required_bytes"] for found in read_lines(RESULTS / PREDICTED)}
+    predicted = [*read_lines(RESULTS / PREDICTED), *(read_lines(RESULTS / SMALLEST_LIMITS) if arguments.search else [])]
+    required_bytes = {found["name"]: found["required_bytes"] for found in predicted}
     todo = [case for case in chosen(arguments) if case.name in required_bytes and case.name not in done]
 
     def work(case: Case) -> dict[str, Any]:

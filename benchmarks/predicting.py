@@ -1,6 +1,6 @@
 """Predict one case in this process, on a machine without a GPU.
 
-    python benchmarks/predicting.py CASE_AS_JSON [--gpu H200] [--limit BYTES]
+    python benchmarks/predicting.py CASE_AS_JSON [--gpu H200] [--limit BYTES|smallest]
 
 The last line of stdout is the result.
 """
@@ -21,14 +21,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case")
     parser.add_argument("--gpu", default="H200")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", help="the allocator's, in bytes, or smallest")
     arguments = parser.parse_args()
     case = Case(**json.loads(arguments.case))
     os.environ |= {"KERAS_BACKEND": case.backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import fitroom
     from case_models import STEPS, build, samples
 
-    found = fitroom.estimate(build(case), case.batch_size, gpu=arguments.gpu, limit=arguments.limit)
+    limit = int(arguments.limit) if (arguments.limit or "").isdigit() else arguments.limit
+    found = fitroom.estimate(build(case), case.batch_size, gpu=arguments.gpu, limit=limit)
     beside_bytes = 0  # what `fit` has on the card that is no part of the step
     if case.feed == "fit" and case.backend == "jax":
         beside_bytes = found.by_kind["input"]  # the next batch

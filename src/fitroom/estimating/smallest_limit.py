@@ -32,7 +32,8 @@ def trace_under_smallest_limit(backend: "Backend", model: Any, request: StepRequ
         middle_bytes = (works_bytes + fails_bytes) // 2
         trial = _trace(backend, model, replace(request, limit_bytes=middle_bytes))
         if trial and trial.required_bytes <= middle_bytes:
-            best, works_bytes = trial, middle_bytes
+            # A limit of what this layout needs might bring forth yet another one: the limit itself is what is known.
+            best, works_bytes = replace(trial, required_bytes=middle_bytes), middle_bytes
         else:
             fails_bytes = middle_bytes
     return best
