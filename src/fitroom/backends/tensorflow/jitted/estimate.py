@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fitroom.backends.tensorflow.jitted.compiler import compiled_timeline
 from fitroom.backends.tensorflow.jitted.library import chosen_compiler, tensorflow_version
+from fitroom.backends.tensorflow.jitted.required import required_bytes
 from fitroom.backends.tensorflow.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.estimating.result import Method
@@ -36,7 +37,7 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
     timeline = compiled_timeline(as_jitted(step), request.card, compiler.library)
     return JittedFound(
         timeline=timeline,
-        required_bytes=timeline.peak_bytes + step.batch_bytes,
+        required_bytes=required_bytes(step, timeline.peak_bytes),
         typical_error=NEAR_COMPILER_ERROR if compiler.near else OTHER_COMPILER_ERROR,
         versions={
             "keras": importlib.metadata.version("keras"),
