@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from fitroom.backends.tensorflow.graph.attribution import Attribution
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.program import Program, program_of
-from fitroom.backends.tensorflow.graph.replay import Replayed, Resident, replay
+from fitroom.backends.tensorflow.graph.replay import Replayed, replay
 from fitroom.backends.tensorflow.graph.required import required_bytes
-from fitroom.backends.tensorflow.graph.scratch import scratch_of
+from fitroom.backends.tensorflow.graph.residents import residents_of
+from fitroom.backends.tensorflow.graph.scratch import scratch_plan
 from fitroom.backends.tensorflow.graph.values import Held
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.estimating.step import StepRequest
@@ -34,23 +35,17 @@ class GraphFound:
 def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
     program = program_of(optimised_graph(step, request.card))
-    residents, variables = _residents(step)
-    scratch = scratch_of(request.card)
-    replayed = {taken: replay(program, residents, scratch, _ROOM_BYTES, branch=taken) for taken in _branches(program)}
+    residents = residents_of(step)
+    replayed = {
+        taken: replay(program, residents, scratch_plan, _ROOM_BYTES, branch=taken) for taken in _branches(program)
+    }
     branch, largest = max(replayed.items(), key=lambda each: each[1].peak_bytes)
     return GraphFound(
-        timeline=_timeline(largest, program, step, variables),
-        required_bytes=required_bytes(program, residents, scratch, largest.peak_bytes, branch=branch),
+        timeline=_timeline(largest, program, step, {each.name: each.variable for each in residents}),
+        required_bytes=required_bytes(program, residents, scratch_plan, largest.peak_bytes, branch=branch),
         typical_error=TYPICAL_ERROR,
         notes=_notes(program),
     )
-
-
-def _residents(step: TensorFlowStep) -> tuple[list[Resident], dict[str, StepVariable]]:
-    """The variables under the names of their handles; those that the step does not use are there all the same."""
-    names = {id(variable): name for name, variable in step.captures().items() if variable is not None}
-    by_name = {names.get(id(each), f"unused variable {at}"): each for at, each in enumerate(step.variables)}
-    return [Resident(name=name, size_bytes=each.size_bytes) for name, each in by_name.items()], by_name
 
 
 def _branches(program: Program) -> tuple[bool, ...]:

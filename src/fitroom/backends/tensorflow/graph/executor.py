@@ -16,6 +16,9 @@ from fitroom.backends.tensorflow.graph.values import Value
 Watcher = Callable[[Operation], None]
 """Called before each operation that runs."""
 
+_LATE = ("Square",)
+"""Of several operations that wait for the same tensor these come last: so it was on an H200, in every step of Adam."""
+
 _DATA = -1
 """In place of an input's number: the edge carries no data but an order."""
 
@@ -59,6 +62,8 @@ class Executor:
                 self._consumers[source].append((slot, operation.index, place))
             for source in operation.control_inputs:
                 self._followers[source].append(operation.index)
+        for consumers in self._consumers:
+            consumers.sort(key=lambda consumer: operations[consumer[1]].op in _LATE)
         self._num_entering = Counter(
             each.attributes["frame_name"].s.decode() for each in operations if each.op == "Enter"
         )

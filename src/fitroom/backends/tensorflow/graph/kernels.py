@@ -12,8 +12,20 @@ from fitroom.backends.tensorflow.graph.running_shapes import completed
 from fitroom.backends.tensorflow.graph.tensor_lists import LIST_KERNELS
 from fitroom.backends.tensorflow.graph.values import Held, Holdings, Value
 
-Scratch = Callable[[Operation, Sequence[Output]], Sequence[int]]
-"""The scratch memory that a kernel asks for while it runs, given what its inputs are: one size a request."""
+
+@dataclass(frozen=True, kw_only=True)
+class ScratchPlan:
+    """The scratch memory that a kernel asks for while it runs."""
+
+    sizes: tuple[int, ...] = ()
+    """One for each request, in order."""
+
+    place_of_output: int | None = None
+    """The request that ends up as the output, in whose stead the output's own memory is given back."""
+
+
+Scratch = Callable[[Operation, Sequence[Output]], ScratchPlan]
+"""The plan of an operation, given what its inputs are."""
 
 _UPDATES = ("AssignAddVariableOp", "AssignSubVariableOp")
 
@@ -64,12 +76,12 @@ class Kernels:
         return Value(operation.outputs[0], held, constant_number(operation))
 
     def _assign(self, operation: Operation, inputs: Sequence[Value]) -> None:
-        """A new value is adopted where nobody else holds it; one that is being read is replaced, not overwritten."""
+        """A new value shares the memory it is in; one that others read is changed in a copy."""
         name, given = inputs[0].variable or "", inputs[1].memory
         old = self.variables.get(name)
         if old is None:
             return
-        if operation.op not in _UPDATES and isinstance(given, Held) and given.num_holders == 1:
+        if operation.op not in _UPDATES and isinstance(given, Held):
             self.holdings.hold(given)
             new = given
         elif old.num_holders > 1:
@@ -85,12 +97,16 @@ class Kernels:
         outputs = [
             self._output(operation, slot, output, inputs, number) for slot, output in enumerate(operation.outputs)
         ]
-        seen = [value.output for value in inputs]
+        plan = self.scratch(operation, [value.output for value in inputs])
         taken = [
-            self.holdings.take(size_bytes, operation.index, is_scratch=True)
-            for size_bytes in self.scratch(operation, seen)
-            if size_bytes
+            self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
+            for size_bytes in plan.sizes
         ]
+        if plan.place_of_output is not None and isinstance(kept := taken[plan.place_of_output], Held):
+            taken[plan.place_of_output] = None
+            kept.is_scratch = False
+            self.holdings.release(outputs[0].memory)
+            outputs[0] = Value(outputs[0].output, kept)
         for held in taken:
             self.holdings.release(held)
         return outputs

@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from fitroom.backends.tensorflow.graph.executor import Executor
 from fitroom.backends.tensorflow.graph.kernels import Kernels, Scratch
 from fitroom.backends.tensorflow.graph.program import Operation, Program
+from fitroom.backends.tensorflow.graph.residents import Resident, placed
 from fitroom.backends.tensorflow.graph.values import Held, Holdings
 from fitroom.estimating.allocators.best_fit import BestFitAllocator
 
 STEADY_STEPS = 3
 """Chunks are cut differently in the first steps; after as many as this a step repeats the one before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resident:
-    """A variable on the card."""
-
-    name: str
-    """Of its handle in the graph."""
-
-    size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +40,7 @@ def replay(
     """The memory of a steady step. Raises DoesNotFit where the limit does not hold it."""
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     holdings = Holdings(allocator)
-    kernels = Kernels(holdings, scratch)
-    for resident in residents:
-        if resident.size_bytes:
-            held = holdings.take(resident.size_bytes, None)
-            held.variable = resident.name
-            kernels.variables[resident.name] = held
+    kernels = Kernels(holdings, scratch, placed(residents, holdings))
     executor = Executor(program, kernels)
     for _ in range(STEADY_STEPS - 1):
         executor.run_step(lambda operation: None, branch=branch)
@@ -64,6 +50,7 @@ def replay(
         holdings.moment = len(moments)
         moments.append(operation)
 
+    holdings.moment = 0
     holdings.gone.clear()
     for held in holdings.live.values():
         held.first = 0

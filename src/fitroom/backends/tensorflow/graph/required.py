@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from fitroom.backends.tensorflow.graph.kernels import Scratch
 from fitroom.backends.tensorflow.graph.program import Program
-from fitroom.backends.tensorflow.graph.replay import Resident, replay
+from fitroom.backends.tensorflow.graph.replay import replay
+from fitroom.backends.tensorflow.graph.residents import Resident
 from fitroom.estimating.allocators.best_fit import DoesNotFit
 
 _PARTS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.07, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)

@@ -1,0 +1,58 @@
+"""The variables on the card before the first step, and how they came to lie where they do.
+
+Where they lie decides how well the memory between them serves a step. Weights are made one by one: numbers drawn at
+random, scaled and shifted, each in memory of its own, of which the last becomes the variable. The optimizer's slots
+are made in one graph, in which all zeros of one shape are the same tensor: each slot but one gets memory of its own
+only when the first step changes it, in the midst of the memory of that step.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fitroom.backends.tensorflow.graph.values import Held, Holdings
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident:
+    """A variable on the card."""
+
+    name: str
+    """Of its handle in the graph; one of our own where the step does not use it."""
+
+    variable: StepVariable
+
+
+def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
+    """All variables of a step in the order in which they are made."""
+    names = {id(variable): name for name, variable in step.captures().items() if variable is not None}
+    return tuple(
+        Resident(name=names.get(id(each), f"unused variable {at}"), variable=each)
+        for at, each in enumerate(step.variables)
+    )
+
+
+def placed(residents: Iterable[Resident], holdings: Holdings) -> dict[str, Held]:
+    """Make the variables; the chunk behind each by its name."""
+    zeros: dict[tuple[tuple[int, ...], str], Held] = {}
+    found: dict[str, Held] = {}
+    for resident in residents:
+        variable = resident.variable
+        if not variable.size_bytes:
+            continue
+        like = (variable.shape, variable.dtype)
+        is_slot = variable.kind == "optimizer" and bool(variable.shape)
+        if is_slot and like in zeros:
+            held = zeros[like]
+            holdings.hold(held)
+        else:
+            is_random = variable.kind == "weights" and len(variable.shape) > 1
+            drawn = [holdings.take(variable.size_bytes, None) for _ in range(2 * is_random)]
+            held = holdings.take(variable.size_bytes, None)
+            for number in drawn:
+                holdings.release(number)
+            held.variable = resident.name
+            if is_slot:
+                zeros[like] = held
+        found[resident.name] = held
+    return found
