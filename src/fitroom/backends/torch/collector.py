@@ -53,15 +53,15 @@ class Collector:
         self._steps_done += 1
         if self._steps_done == 1:
             self._calls_a_step = max(self._num_calls, 1)
-            to_steady = 1 + -(-_COLLECTIONS_TO_STEADY * CALLS_A_COLLECTION // self._calls_a_step)
-            self._num_steps = min(max(at_least, to_steady), max(at_least, _MOST_STEPS))
+            to_steady = -(-_COLLECTIONS_TO_STEADY * CALLS_A_COLLECTION // self._calls_a_step)
+            self._num_steps = max(at_least, min(to_steady, _MOST_STEPS))
         return self._num_steps is None or self._steps_done < self._num_steps
 
     def _called(self, *_: Any) -> None:
         self._num_calls += 1
-        if self._num_steps is None:
-            return
-        calls_to_go = self._num_steps * self._calls_a_step - self._num_calls
+        calls_to_go = (self._num_steps or 0) * self._calls_a_step - self._num_calls
+        if self._num_steps is None:  # it is not known yet how many calls there are
+            calls_to_go = self._num_calls
         if calls_to_go > 0 and calls_to_go % CALLS_A_COLLECTION == 0:
             self._collect_soon()
 

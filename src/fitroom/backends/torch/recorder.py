@@ -33,8 +33,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.is_open = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace == "prim":
-            return func(*args, **kwargs or {})
+        if func is torch.ops.prim.device.default:  # asked for ten times an operation
+            return args[0].device
         self.begin(func)
         kernel = self._kernels.get(func)
         result = func(*args, **kwargs or {}) if kernel is None else kernel(self, func, args, kwargs or {})

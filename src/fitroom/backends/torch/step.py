@@ -6,11 +6,11 @@ from typing import Any
 
 import keras
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fitroom.backends.keras_layers import layer_paths, owners_of_slots, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
+from fitroom.backends.torch.fake_mode import FakeMode
 from fitroom.backends.torch.lent_values import lent_values, torch_dtype
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import DEVICE, Recorder
@@ -78,14 +78,14 @@ def _recorded(
 ) -> RecordedSteps:
     state = _state_of(model, training=training)
     variables = [each.variable for each in state]
-    with keras.device(DEVICE), FakeTensorMode(allow_non_fake_inputs=True), lent_values(model, variables):
+    with keras.device(DEVICE), FakeMode(), lent_values(model, variables):
         owners = {id(each.variable._value): each.layer for each in state if each.layer}
         whereabouts = Whereabouts({id(layer): path for path, layer in layer_paths(model)}, owners)
         recorder = Recorder(whereabouts, platform.kernels)
         for each in state:
             recorder.born(each.variable._value, each.kind, each.layer)
         torch.nn.Module.train(model, training)
-        with platform.functions(), whereabouts.followed(), recorder, Collector() as collector:
+        with platform.functions(), whereabouts.followed(model), recorder, Collector() as collector:
             batch = result = None
             while collector.steps_to_go(at_least=STEPS):
                 whereabouts.begin_step()

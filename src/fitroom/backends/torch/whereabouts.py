@@ -1,7 +1,7 @@
 """Which layer and which phase of the step an operation belongs to."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,15 @@ from fitroom.estimating.timeline import Kind, Phase
 
 _NO_NUMBER = 2**63
 """Numbers from here on are not those of operations: nodes that hand gradients to weights have the largest there is."""
+
+
+def operations_between(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a functional model computes outside of layers, as `x + y` does, with paths like those of layers."""
+    for operation in getattr(model, "operations", ()):
+        if not isinstance(operation, keras.Layer):
+            yield prefix + operation.name, operation
+        elif getattr(operation, "operations", None):
+            yield from operations_between(operation, prefix + operation.name + "/")
 
 
 class Whereabouts:
@@ -33,15 +42,20 @@ class Whereabouts:
         """The first moment of the autograd node at work."""
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
-        """Hear of every call of a layer."""
+    def followed(self, model: Any) -> Iterator[None]:
+        """Hear of every call of a layer, and of every operation between layers that a functional model holds."""
         handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         ]
+        operations = list(operations_between(model))
+        for path, operation in operations:
+            operation.call = self._heard(path, operation.call)
         try:
             yield
         finally:
+            for _, operation in operations:
+                del operation.call
             for handle in handles:
                 handle.remove()
 
@@ -77,14 +91,27 @@ class Whereabouts:
         kinds: dict[Phase | None, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
         return kinds.get(phase, "other")
 
+    def _heard(self, path: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            self._push(path)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._leave()
+
+        return heard
+
     def _enter(self, module: Any, args: Any) -> None:
         path = self._paths.get(id(module))
         if path is None and isinstance(module, keras.Layer) and not getattr(module, "layers", None):
             path = "/".join(filter(None, [self._stack[-1] if self._stack else None, module.name]))
-        self._stack.append(path or (self._stack[-1] if self._stack else None))
+        self._push(path or (self._stack[-1] if self._stack else None))
+
+    def _push(self, path: str | None) -> None:
+        self._stack.append(path)
         self._note()
 
-    def _leave(self, module: Any, args: Any, result: Any) -> None:
+    def _leave(self, *_: Any) -> None:
         self._stack.pop()
         self._note()
 

@@ -5,7 +5,6 @@ from math import prod
 from typing import Any, Literal
 
 Way = Literal["forward", "backward_input", "backward_kernel"]
-_SMALL_BYTES = 1024**2
 _MOST_PARTS_BYTES = 16 * 1024**2
 
 
@@ -75,7 +74,7 @@ def workspace_bytes(convolution: Convolution, way: Way) -> int:
             return convolution.padded_input_bytes
         lies_anew = way == "backward_kernel" and convolution.itemsize == 4 and max(convolution.kernel) > 3
         return convolution.padded_input_bytes + (convolution.output_bytes if lies_anew else 0)
-    return min(_MOST_PARTS_BYTES, 16 * convolution.kernel_bytes) if way == "backward_kernel" else _SMALL_BYTES
+    return min(_MOST_PARTS_BYTES, 16 * convolution.kernel_bytes) if way == "backward_kernel" else 0
 
 
 def _parts_bytes(convolution: Convolution) -> int:
