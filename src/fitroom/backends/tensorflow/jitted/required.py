@@ -1,11 +1,17 @@
 """The smallest limit under which TensorFlow's allocator finds room for a jitted step.
 
-XLA asks for all temporaries in one block, so what is free must lie together. What keeps it apart: making a weight
-takes three pieces, two of them for a moment, and the holes they leave are filled by what comes later, or not.
+XLA asks for all temporaries in one block, so what is free must lie together. Two things keep it apart. A weight is
+drawn at random, scaled and shifted, each time into a new piece, and only the last one stays. And all of the
+optimizer's slots of one shape are at first the same zeros: the first step cannot update them in place, and gives each
+a piece of its own beside the zeros, which then go.
 """
+
+from collections import Counter
 
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.estimating.allocators.best_fit import BestFitAllocator, DoesNotFit, rounded
+
+_Like = tuple[tuple[int, ...], str]
 
 STEPS = 3
 _PRECISION_BYTES = 2**20
@@ -34,20 +40,47 @@ def _held_bytes(step: TensorFlowStep) -> int:
 def _runs(step: TensorFlowStep, block_bytes: int, limit_bytes: int) -> bool:
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     try:
-        for variable in step.variables:
-            passing = [allocator.allocate(variable.size_bytes) for _ in range(_passing(variable))]
-            allocator.allocate(variable.size_bytes)
-            for address in passing:
-                allocator.free(address)
-        for _ in range(STEPS):
-            held = [allocator.allocate(step.batch_bytes), allocator.allocate(block_bytes)]
-            for address in held:
-                allocator.free(address)
+        _run(step, block_bytes, allocator)
     except DoesNotFit:
         return False
     return True
 
 
+def _run(step: TensorFlowStep, block_bytes: int, allocator: BestFitAllocator) -> None:
+    """Make the variables and train some steps. Raises DoesNotFit."""
+    slots = Counter(_like(variable) for variable in step.variables if _is_slot(variable))
+    zeros: dict[_Like, int] = {}
+    for variable in step.variables:
+        if _is_slot(variable):
+            if _like(variable) not in zeros:
+                zeros[_like(variable)] = allocator.allocate(variable.size_bytes)
+            continue
+        passing = [allocator.allocate(variable.size_bytes) for _ in range(_passing(variable))]
+        allocator.allocate(variable.size_bytes)
+        for address in passing:
+            allocator.free(address)
+    shared = {like for like, count in slots.items() if count > 1}
+    for number in range(STEPS):
+        batch = allocator.allocate(step.batch_bytes)
+        if number == 0:
+            for variable in step.variables:
+                if _is_slot(variable) and _like(variable) in shared:
+                    allocator.allocate(variable.size_bytes)
+        allocator.free(allocator.allocate(block_bytes))
+        if number == 0:
+            for like in shared:
+                allocator.free(zeros[like])
+        allocator.free(batch)
+
+
+def _is_slot(variable: StepVariable) -> bool:
+    return variable.kind == "optimizer" and bool(variable.shape)
+
+
+def _like(variable: StepVariable) -> _Like:
+    return variable.shape, variable.dtype
+
+
 def _passing(variable: StepVariable) -> int:
-    """How many further pieces its first value takes: random numbers are drawn, scaled and shifted."""
+    """How many further pieces its first value takes."""
     return 2 if variable.kind == "weights" and len(variable.shape) > 1 else 0
