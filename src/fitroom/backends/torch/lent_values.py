@@ -1,7 +1,7 @@
-"""Fake values lent to a model's variables, and everything put back afterwards.
+"""Values lent to a model's variables, and everything put back afterwards.
 
 On PyTorch a step assigns variables in place and leaves gradients on them. So for the time of tracing every variable
-has a value without memory, and so has every parameter that modules hold.
+has a value that is not its own, and so has every parameter that modules hold.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,29 +10,33 @@ from typing import Any
 
 import torch
 
-from fitroom.backends.torch.recorder import DEVICE
-
 _OTHER_DTYPES = {"uint16": torch.int32, "uint32": torch.int64}
 """Where Keras takes another dtype on PyTorch than the one of that name."""
 
 
 @contextmanager
-def lent_values(model: Any, variables: Iterable[Any]) -> Iterator[None]:
-    """Within a FakeTensorMode: values without memory for the variables and for all that the model's modules hold."""
+def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[None]:
+    """Zeros on a device for the variables and for all that the model's modules hold; without memory in a FakeMode."""
     modules = list(torch.nn.Module.modules(model))
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
     try:
-        fakes: dict[int, Any] = {}
+        stand_ins: dict[int, Any] = {}
         for variable, value in values:
             if value is None:
-                empty = torch.empty(tuple(variable.shape), dtype=torch_dtype(variable.dtype), device=DEVICE)
-                variable._value = torch.nn.Parameter(empty, requires_grad=_is_trained(variable, empty))
+                zeros = torch.zeros(tuple(variable.shape), dtype=torch_dtype(variable.dtype), device=device)
+                variable._value = torch.nn.Parameter(zeros, requires_grad=_is_trained(variable, zeros))
             else:
-                variable._value = _fake(value, fakes)
+                variable._value = _stand_in(value, stand_ins, device)
         for module in modules:
             for tensors in (module._parameters, module._buffers):
-                tensors.update({name: _fake(tensor, fakes) for name, tensor in tensors.items() if tensor is not None})
+                tensors.update(
+                    {
+                        name: _stand_in(tensor, stand_ins, device)
+                        for name, tensor in tensors.items()
+                        if tensor is not None
+                    }
+                )
         yield
     finally:
         for variable, value in values:
@@ -53,11 +57,10 @@ def _is_trained(variable: Any, value: Any) -> bool:
     return bool(variable.trainable) and value.dtype.is_floating_point
 
 
-def _fake(value: Any, fakes: dict[int, Any]) -> Any:
-    """The stand-in of a value: the same one wherever the value is held."""
-    if id(value) not in fakes:
-        fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
-        if isinstance(value, torch.nn.Parameter):
-            fake = torch.nn.Parameter(fake, requires_grad=value.requires_grad)
-        fakes[id(value)] = fake
-    return fakes[id(value)]
+def _stand_in(value: Any, stand_ins: dict[int, Any], device: str) -> Any:
+    """What stands for a value: the same wherever the value is held."""
+    if id(value) not in stand_ins:
+        zeros = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device).zero_()
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        stand_ins[id(value)] = torch.nn.Parameter(zeros, requires_grad=value.requires_grad) if is_parameter else zeros
+    return stand_ins[id(value)]

@@ -72,6 +72,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._storages[key] = (weakref.ref(storage, lambda _: self._died(key)), number)
         return number
 
+    def is_input(self, tensor: Any) -> None:
+        """Note that a tensor is part of the batch."""
+        number = self.number_of(tensor)
+        if number is not None:
+            self.log.buffers[number].kind = "input"
+
     def is_older_than_node(self, tensor: Any) -> bool:
         """Whether a tensor was there before the autograd node at work began."""
         number = self.number_of(tensor)

@@ -7,38 +7,58 @@ from typing import Any
 import keras
 import torch
 
-from fitroom.backends.keras_layers import layer_paths, owners_of_slots, owners_of_variables
+from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
 from fitroom.backends.torch.fake_mode import FakeMode
 from fitroom.backends.torch.lent_values import lent_values, torch_dtype
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import DEVICE, Recorder
+from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.step_log import StepLog
 from fitroom.backends.torch.whereabouts import Whereabouts
 from fitroom.errors import ModelError
-from fitroom.estimating.timeline import Kind
 
 STEPS = 3
 """How many are run at least: gradients, metrics and logs of one are still held in the next; the last one is steady."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class TorchStep:
+    """A step as Keras runs it on PyTorch: a function of one batch."""
+
+    model: Any
+    function: Callable[[Any], Any]
+    specs: tuple[Any, ...]
+    """The batch, as structures of TensorSpec: `(x, y)` for training, `(x,)` for predict."""
+
+    training: bool
+
+    @property
+    def state(self) -> list[StateVariable]:
+        """The variables that are on the device meanwhile."""
+        return state_of(self.model, training=self.training)
+
+    def batch(self, device: str, note: Callable[[Any], None] = lambda tensor: None) -> Any:
+        """A batch as `fit` and `predict` take it from arrays: copied to the device before the step."""
+
+        def copied(spec: Any) -> Any:
+            tensor = torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype), device=device)
+            note(tensor)
+            return tensor
+
+        # Not `keras.tree`, which leaves references behind.
+        return tuple(torch.utils._pytree.tree_map(copied, part) for part in self.specs)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordedSteps:
     """Some steps on end, from a model that has just been made."""
 
+    step: TorchStep
     log: StepLog
     last_step: int
     """The moment at which the last of them begins."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _StateVariable:
-    """A variable that is on the device all the time."""
-
-    variable: Any
-    kind: Kind
-    layer: str | None
 
 
 def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
@@ -46,12 +66,13 @@ def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps
     model = prepared.model
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
+        step = TorchStep(model=model, function=model.train_step, specs=(prepared.x, y), training=True)
         try:
-            return _recorded(model, model.train_step, (prepared.x, y), platform, training=True)
+            return _recorded(step, platform)
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
     raise ModelError(
-        f"The training step of {model.name!r} could not be traced: {_first_line(refusals[0])}",
+        f"The training step of {model.name!r} could not be traced: {_last_line(refusals[0])}",
         hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
     ) from refusals[0]
 
@@ -65,72 +86,40 @@ def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
             return model.predict_step(data)
 
     try:
-        return _recorded(model, predict, (prepared.x,), platform, training=False)
+        return _recorded(TorchStep(model=model, function=predict, specs=(prepared.x,), training=False), platform)
     except Exception as error:
         raise ModelError(
-            f"The predict step of {model.name!r} could not be traced: {_first_line(error)}",
+            f"The predict step of {model.name!r} could not be traced: {_last_line(error)}",
             hint="does `model.predict` run on the CPU with a batch of this shape?",
         ) from error
 
 
-def _recorded(
-    model: Any, step: Callable[[Any], Any], specs: tuple[Any, ...], platform: Platform, *, training: bool
-) -> RecordedSteps:
-    state = _state_of(model, training=training)
+def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
+    model, state = step.model, step.state
     variables = [each.variable for each in state]
-    with keras.device(DEVICE), FakeMode(), lent_values(model, variables):
+    with keras.device(DEVICE), FakeMode(), lent_values(model, variables, DEVICE):
         owners = {id(each.variable._value): each.layer for each in state if each.layer}
         whereabouts = Whereabouts({id(layer): path for path, layer in layer_paths(model)}, owners)
         recorder = Recorder(whereabouts, platform.kernels)
         for each in state:
             recorder.born(each.variable._value, each.kind, each.layer)
-        torch.nn.Module.train(model, training)
+        torch.nn.Module.train(model, step.training)
         with platform.functions(), whereabouts.followed(model), recorder, Collector() as collector:
             batch = result = None
             while collector.steps_to_go(at_least=STEPS):
                 whereabouts.begin_step()
                 last_step = len(recorder.log.moments)
                 # As in `fit` and `predict`, one batch is there until the next is, and so is what its step returned.
-                batch = _batch(recorder, specs)
-                result = step(batch)
+                batch = step.batch(DEVICE, recorder.is_input)
+                result = step.function(batch)
             for each in state:
                 _claim_gradient(recorder, each)
             recorder.is_open = False
             del batch, result
-    return RecordedSteps(log=recorder.log, last_step=last_step)
+    return RecordedSteps(step=step, log=recorder.log, last_step=last_step)
 
 
-def _batch(recorder: Recorder, specs: tuple[Any, ...]) -> Any:
-    """A batch as Keras takes it from arrays: copied to the card before the step."""
-
-    def copied(spec: Any) -> Any:
-        tensor = torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device=DEVICE)
-        number = recorder.number_of(tensor)
-        if number is not None:
-            recorder.log.buffers[number].kind = "input"
-        return tensor
-
-    # Not `keras.tree`, which leaves references behind.
-    return tuple(torch.utils._pytree.tree_map(copied, part) for part in specs)
-
-
-def _state_of(model: Any, *, training: bool) -> list[_StateVariable]:
-    """Weights, then the optimizer's variables, then those of metrics: in the order in which they are made."""
-    owners = owners_of_variables(model)
-    optimizer = model.optimizer.variables if training else []
-    if training:
-        owners |= owners_of_slots(model, owners)
-    groups: list[tuple[Kind, Any]] = [("weights", model.variables), ("optimizer", optimizer)]
-    groups.append(("other", model.metrics_variables if training else []))
-    found = {
-        id(variable): _StateVariable(variable=variable, kind=kind, layer=owners.get(id(variable)))
-        for kind, group in reversed(groups)
-        for variable in reversed(group)
-    }
-    return list(reversed(found.values()))
-
-
-def _claim_gradient(recorder: Recorder, each: _StateVariable) -> None:
+def _claim_gradient(recorder: Recorder, each: StateVariable) -> None:
     """A weight's gradient belongs to the layer that owns the weight, whatever made it."""
     gradient = each.variable._value.grad
     number = recorder.number_of(gradient) if gradient is not None else None
@@ -139,5 +128,7 @@ def _claim_gradient(recorder: Recorder, each: _StateVariable) -> None:
         recorder.log.buffers[number].layer = each.layer
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+def _last_line(error: Exception) -> str:
+    """What an error says. Keras puts where it happened above it, and what the layer was given below."""
+    said = str(error).split("Arguments received by")[0].strip().splitlines()
+    return (said[-1] if said else type(error).__name__).replace("\033[1m", "").replace("\033[0m", "")[:300]

@@ -2,41 +2,77 @@
 
 import importlib.metadata
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from fitroom.backends.prepared import prepared
+from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
 from fitroom.errors import BackendError
 from fitroom.estimating.allocators.replay import replay, smallest_limit_bytes
+from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Buffer, Timeline
+from fitroom.units import format_bytes
 
 TYPICAL_ERROR = None
 """The median error of benchmarks/results."""
+
+SAFETY = 0.02
+"""Added to the smallest limit that the model of the allocator finds: Python may collect later than counted on."""
+
+SEGMENT_BYTES = 2 * 1024**2
+"""The least that the allocator takes from the card."""
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, followed on fake tensors through a model of the caching allocator."""
     limit_bytes = request.limit_bytes or visible_bytes(request.card.memory_bytes)
+    if request.measure:
+        check_card(request.card)
     with prepared(model, request, lend_values=lambda variables: nullcontext()) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
         steps = training_steps(ready, platform) if request.training else predict_steps(ready, platform)
+        measured_bytes = measured_peak_bytes(steps.step, limit_bytes) if request.measure else None
     requests = steps.log.requests()
     unlimited = replay(requests)
     timeline = timeline_of(steps, unlimited.block_bytes)
-    return TracedStep(
+    smallest_bytes = smallest_limit_bytes(requests, timeline.peak_bytes, unlimited.reserved_bytes)
+    traced = TracedStep(
         timeline=timeline,
-        required_bytes=smallest_limit_bytes(requests, timeline.peak_bytes, unlimited.reserved_bytes),
+        required_bytes=smallest_bytes + max(int(SAFETY * smallest_bytes), SEGMENT_BYTES),
         limit_bytes=limit_bytes,
         method="traced",
         typical_error=TYPICAL_ERROR,
         precision=ready.precision,
         versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
-        notes=ready.notes,
+        notes=(*ready.notes, *_card_note(request.card)),
     )
+    return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
+
+
+def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
+    """The prediction with the peak that was measured, and how far it was off."""
+    predicted_bytes = traced.timeline.peak_bytes
+    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
+    note = f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."
+    return replace(
+        traced,
+        timeline=traced.timeline.with_peak(measured_bytes),
+        required_bytes=max(traced.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
+        method="measured",
+        typical_error=0.0,
+        notes=(*traced.notes, note),
+    )
+
+
+def _card_note(card: Card) -> tuple[str, ...]:
+    if card.architecture == "Hopper":
+        return ()
+    return ("Scratch memory of convolutions is counted as on an H200: on another card it differs by some MiB.",)
 
 
 def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:

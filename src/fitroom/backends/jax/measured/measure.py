@@ -7,14 +7,15 @@ import tempfile
 from pathlib import Path
 
 from fitroom.backends.jax.step import JaxStep
+from fitroom.backends.live_card import card_in_this_machine
 from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
 from fitroom.errors import BackendError, InputError
-from fitroom.estimating.cards import Card, find_card
+from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.timeline import Timeline
 from fitroom.units import format_bytes
-from fitroom.watch.nvml import LiveGpu, live_gpus
+from fitroom.watch.nvml import LiveGpu
 
 
 def measured_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
@@ -32,23 +33,14 @@ def measured_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
 
 
 def _live_gpu(card: Card, limit_bytes: int) -> LiveGpu:
-    gpus = live_gpus()
-    if not gpus:
+    gpu = card_in_this_machine(card)
+    if limit_bytes > gpu.free_bytes:
         raise InputError(
-            "There is no NVIDIA GPU in this machine to measure on.", hint="leave --measure out to predict instead"
-        )
-    if find_card(gpus[0].name) != card:
-        raise InputError(
-            f"The card in this machine is a {gpus[0].name}. Received: {card.name}.",
-            hint="leave --gpu out to measure on the card that is here, or --measure to predict for the other",
-        )
-    if limit_bytes > gpus[0].free_bytes:
-        raise InputError(
-            f"{gpus[0].name} has {format_bytes(gpus[0].free_bytes)} free, less than the limit of "
+            f"{gpu.name} has {format_bytes(gpu.free_bytes)} free, less than the limit of "
             f"{format_bytes(limit_bytes)} to measure under.",
             hint="end what else uses the card (a notebook that imported JAX holds three quarters), or give a --limit",
         )
-    return gpus[0]
+    return gpu
 
 
 def _environment(cache_folder: Path, fraction: float) -> dict[str, str]:
