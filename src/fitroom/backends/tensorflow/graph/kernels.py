@@ -85,7 +85,7 @@ class Kernels:
             self.holdings.hold(given)
             new = given
         elif old.num_holders > 1:
-            new = self.holdings.take(old.size_bytes, operation.index)
+            new = self.holdings.take(old.asked_bytes, operation.index)
         else:
             return
         new.variable = name

@@ -10,13 +10,16 @@ from fitroom.backends.tensorflow.graph.residents import Resident, placed
 from fitroom.backends.tensorflow.graph.values import Held, Holdings
 from fitroom.estimating.allocators.best_fit import BestFitAllocator
 
-STEADY_STEPS = 3
-"""Chunks are cut differently in the first steps; after as many as this a step repeats the one before."""
+FIRST_STEPS = 2
+"""The optimizer's slots get memory of their own in the first step, and the second is the first to live with it."""
+
+STEADY_STEPS = 4
+"""From then on steps are alike, but not the same: variables that are assigned anew lie elsewhere after each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A chunk and the moments of the last step at which it was held, both ends included."""
+    """A chunk and the moments of a step at which it was held, both ends included."""
 
     held: Held
     first: int
@@ -25,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """The last step of a replay."""
+    """One step of a replay."""
 
     spans: tuple[Span, ...]
     moments: tuple[Operation, ...]
@@ -37,13 +40,20 @@ class Replayed:
 def replay(
     program: Program, residents: Sequence[Resident], scratch: Scratch, limit_bytes: int, *, branch: bool = True
 ) -> Replayed:
-    """The memory of a steady step. Raises DoesNotFit where the limit does not hold it."""
+    """The memory of the steady step that takes most. Raises DoesNotFit where the limit does not hold them all."""
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     holdings = Holdings(allocator)
     kernels = Kernels(holdings, scratch, placed(residents, holdings))
     executor = Executor(program, kernels)
-    for _ in range(STEADY_STEPS - 1):
+    for _ in range(FIRST_STEPS):
         executor.run_step(lambda operation: None, branch=branch)
+    steps = [_watched_step(executor, branch=branch) for _ in range(STEADY_STEPS)]
+    return max(steps, key=lambda step: step.peak_bytes)
+
+
+def _watched_step(executor: Executor, *, branch: bool) -> Replayed:
+    holdings = executor.kernels.holdings
+    allocator = holdings.allocator
     moments: list[Operation] = []
 
     def watch(operation: Operation) -> None:
@@ -59,8 +69,4 @@ def replay(
     last = len(moments) - 1
     spans = [Span(held=held, first=held.first, last=until) for held, until in holdings.gone]
     spans += [Span(held=held, first=held.first, last=last) for held in holdings.live.values()]
-    return Replayed(
-        spans=tuple(spans),
-        moments=tuple(moments),
-        peak_bytes=allocator.peak_bytes,
-    )
+    return Replayed(spans=tuple(spans), moments=tuple(moments), peak_bytes=allocator.peak_bytes)

@@ -67,14 +67,11 @@ def _of_pointwise(found: Convolution) -> int:
     else:
         odd = found.in_size[0] * found.in_size[1] % 4 != 0
         is_copied = _work(found) >= (_HEAVY_IN_ODD_PLANES if odd else _HEAVY)
-    if found.computes == "filter":
-        return pictures + result + _partial_bytes(found) if is_copied else _sums_of_images(found)
-    return pictures + result if is_copied else 0
-
-
-def _sums_of_images(found: Convolution) -> int:
-    """One gradient of the filter for each image."""
-    return found.batch * found.filter_bytes if found.stride == 1 else 0
+    if found.computes != "filter":
+        return pictures + result if is_copied else 0
+    copied = pictures + result + _partial_bytes(found)
+    # Without copies there is one gradient of the filter for each image, which are summed in the end.
+    return copied if is_copied else min(copied, found.batch * found.filter_bytes)
 
 
 def _of_nhwc(found: Convolution) -> int:

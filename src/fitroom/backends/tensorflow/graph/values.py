@@ -12,6 +12,7 @@ class Held:
     """A chunk of the allocator and how many hold it."""
 
     address: int
+    asked_bytes: int
     size_bytes: int
     """Of the whole chunk."""
 
@@ -59,7 +60,7 @@ class Holdings:
     def take(self, size_bytes: int, source: int | None, *, is_scratch: bool = False) -> Held:
         """A chunk with one holder."""
         address = self.allocator.allocate(size_bytes)
-        held = Held(address, self.allocator.size_of(address), source, is_scratch, self.moment)
+        held = Held(address, size_bytes, self.allocator.size_of(address), source, is_scratch, self.moment)
         self.live[address] = held
         return held
 
