@@ -8,10 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import torch
+from keras.src.backend.common import global_state  # no public name tells whether Keras has a seed of its own yet
 
 _OTHER_DTYPES = {"uint16": torch.int32, "uint32": torch.int64}
 """Where Keras takes another dtype on PyTorch than the one of that name."""
+
+_KERAS_SEED = "global_seed_generator"
 
 
 @contextmanager
@@ -20,6 +24,8 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
     modules = list(torch.nn.Module.modules(model))
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
+    contents_of_helpers = [(helper, _contents(helper)) for helper in helpers_of(model)]
+    seed = global_state.get_global_attribute(_KERAS_SEED)
     try:
         stand_ins: dict[int, Any] = {}
         for variable, value in values:
@@ -39,6 +45,10 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
                 )
         yield
     finally:
+        global_state.set_global_attribute(_KERAS_SEED, seed)
+        for helper, contents in contents_of_helpers:
+            vars(helper).clear()
+            vars(helper).update(contents)
         for variable, value in values:
             variable._value = value
         for module, (training, *contents) in zip(modules, held, strict=True):
@@ -46,6 +56,23 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
             for tensors, before in zip((module._parameters, module._buffers, module._modules), contents, strict=True):
                 tensors.clear()
                 tensors.update(before)
+
+
+def helpers_of(model: Any) -> list[Any]:
+    """Optimizers that a model holds beside the one it is compiled with, as one that trains two networks does."""
+    held = [value for name, value in vars(model).items() if name not in ("optimizer", "_optimizer")]
+    nested = [part for value in held if isinstance(value, (list, dict)) for part in _parts(value)]
+    found = [value for value in (*held, *nested) if isinstance(value, keras.optimizers.Optimizer)]
+    return [helper for helper in found if helper is not getattr(model, "optimizer", None)]
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)
+
+
+def _contents(helper: Any) -> dict[str, Any]:
+    """Its attributes, with lists that building it does not fill."""
+    return {name: list(value) if type(value) is list else value for name, value in vars(helper).items()}
 
 
 def torch_dtype(name: str) -> Any:

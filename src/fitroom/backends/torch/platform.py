@@ -35,5 +35,5 @@ def cuda(card: Card) -> Platform:
     """A card under CUDA."""
     return Platform(
         kernels=accumulation() | VALUES | CONVOLUTIONS | COPIES | products_on(card) | reductions_on(card),
-        functions=CudaFunctions,
+        functions=lambda: CudaFunctions(card),
     )

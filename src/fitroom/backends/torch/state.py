@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.keras_layers import owners_of_slots, owners_of_variables
+from fitroom.backends.torch.lent_values import helpers_of
 from fitroom.estimating.timeline import Kind
 
 
@@ -23,7 +24,8 @@ def state_of(model: Any, *, training: bool) -> list[StateVariable]:
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
         owners |= owners_of_slots(model, owners)
-        groups += [("optimizer", model.optimizer.variables), ("other", model.metrics_variables)]
+        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *helpers_of(model))]
+        groups += [("other", model.metrics_variables)]
     found: dict[int, StateVariable] = {}
     for kind, group in groups:
         for variable in group:

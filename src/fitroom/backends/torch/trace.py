@@ -49,7 +49,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         typical_error=TYPICAL_ERROR,
         precision=ready.precision,
         versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
-        notes=(*ready.notes, *_card_note(request.card)),
+        notes=(*ready.notes, *_card_note(request.card, timeline)),
     )
     return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
 
@@ -69,8 +69,8 @@ def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
     )
 
 
-def _card_note(card: Card) -> tuple[str, ...]:
-    if card.architecture == "Hopper":
+def _card_note(card: Card, timeline: Timeline) -> tuple[str, ...]:
+    if card.architecture == "Hopper" or not any("convolution" in moment.name for moment in timeline.moments):
         return ()
     return ("Scratch memory of convolutions is counted as on an H200: on another card it differs by some MiB.",)
 
