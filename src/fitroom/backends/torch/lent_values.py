@@ -24,7 +24,7 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
     modules = list(torch.nn.Module.modules(model))
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
-    contents_of_helpers = [(helper, _contents(helper)) for helper in helpers_of(model)]
+    attributes_of_helpers = [(helper, _attributes(helper)) for helper in helpers_of(model)]
     seed = global_state.get_global_attribute(_KERAS_SEED)
     try:
         stand_ins: dict[int, Any] = {}
@@ -46,9 +46,9 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
         yield
     finally:
         global_state.set_global_attribute(_KERAS_SEED, seed)
-        for helper, contents in contents_of_helpers:
+        for helper, attributes in attributes_of_helpers:
             vars(helper).clear()
-            vars(helper).update(contents)
+            vars(helper).update(attributes)
         for variable, value in values:
             variable._value = value
         for module, (training, *contents) in zip(modules, held, strict=True):
@@ -70,7 +70,7 @@ def _parts(value: Any) -> list[Any]:
     return list(value.values()) if isinstance(value, dict) else list(value)
 
 
-def _contents(helper: Any) -> dict[str, Any]:
+def _attributes(helper: Any) -> dict[str, Any]:
     """Its attributes, with lists that building it does not fill."""
     return {name: list(value) if type(value) is list else value for name, value in vars(helper).items()}
 

@@ -1,0 +1,101 @@
+"""The model of PyTorch's caching allocator does what PyTorch's rules say."""
+
+import pytest
+
+from fitroom.estimating.allocators.caching import CachingAllocator, OutOfMemoryError
+from fitroom.estimating.allocators.replay import Requests, replay, smallest_limit_bytes
+
+KIB = 1024
+MIB = 1024**2
+
+
+def test_small_requests_share_a_segment_in_blocks_of_512_bytes():
+    allocator = CachingAllocator()
+    sizes = [allocator.allocate(size).size_bytes for size in (1, 512, 513, 100 * KIB)]
+    assert sizes == [512, 512, 1024, 100 * KIB]
+    assert allocator.reserved_bytes == 2 * MIB
+
+
+def test_a_large_request_takes_a_segment_of_20_mib_and_the_next_one_the_rest_of_it():
+    allocator = CachingAllocator()
+    allocator.allocate(2 * MIB)
+    assert allocator.reserved_bytes == 20 * MIB
+    allocator.allocate(9 * MIB)
+    assert allocator.reserved_bytes == 20 * MIB
+    assert allocator.allocated_bytes == 11 * MIB
+
+
+def test_from_10_mib_on_a_segment_is_as_large_as_the_request():
+    allocator = CachingAllocator()
+    block = allocator.allocate(10 * MIB + 1)
+    assert allocator.reserved_bytes == 12 * MIB
+    assert block.size_bytes == 10 * MIB + 512  # the rest is more than 1 MiB, and split off
+
+
+def test_a_rest_of_up_to_1_mib_is_not_split_off_and_counts_as_in_use():
+    allocator = CachingAllocator()
+    assert allocator.allocate(11 * MIB).size_bytes == 12 * MIB
+    assert allocator.allocated_bytes == 12 * MIB
+
+
+def test_the_smallest_free_block_that_is_large_enough_is_taken():
+    allocator = CachingAllocator()
+    small, large = allocator.allocate(12 * MIB), allocator.allocate(40 * MIB)
+    allocator.free(large)
+    allocator.free(small)
+    assert allocator.allocate(11 * MIB).size_bytes == 12 * MIB
+    assert allocator.reserved_bytes == 52 * MIB
+
+
+def test_free_neighbours_become_one_block():
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(5 * MIB) for _ in range(4)]  # one segment of 20 MiB
+    for block in (blocks[1], blocks[3], blocks[2]):
+        allocator.free(block)
+    allocator.allocate(15 * MIB)
+    assert allocator.reserved_bytes == 20 * MIB
+
+
+def test_small_and_large_requests_do_not_share():
+    allocator = CachingAllocator()
+    allocator.free(allocator.allocate(20 * MIB))
+    allocator.allocate(1 * MIB)
+    assert allocator.reserved_bytes == 22 * MIB
+
+
+def test_free_segments_are_given_back_only_when_the_limit_is_reached():
+    allocator = CachingAllocator(limit_bytes=50 * MIB)
+    allocator.free(allocator.allocate(20 * MIB))
+    allocator.allocate(24 * MIB)
+    assert allocator.reserved_bytes == 44 * MIB
+    allocator.allocate(26 * MIB)
+    assert allocator.reserved_bytes == 50 * MIB
+    with pytest.raises(OutOfMemoryError):
+        allocator.allocate(1)
+
+
+def test_a_segment_that_is_in_use_in_part_is_not_given_back():
+    allocator = CachingAllocator(limit_bytes=30 * MIB)
+    keep, drop = allocator.allocate(5 * MIB), allocator.allocate(15 * MIB)
+    allocator.free(drop)
+    with pytest.raises(OutOfMemoryError):
+        allocator.allocate(16 * MIB)
+    allocator.free(keep)
+    allocator.allocate(16 * MIB)
+
+
+def test_the_smallest_limit_holds_what_is_in_pieces():
+    """Two blocks of 20 MiB around one that stays: their places cannot be used together."""
+    sizes = [20 * MIB, 20 * MIB, 20 * MIB, 40 * MIB]
+    requests = Requests(sizes_bytes=sizes, events=[0, 1, 2, ~0, ~2, 3])
+    unlimited = replay(requests)
+    assert unlimited.reserved_bytes == 100 * MIB
+    assert unlimited.block_bytes == sizes
+    assert smallest_limit_bytes(requests, 40 * MIB, unlimited.reserved_bytes) == 60 * MIB
+
+
+def test_the_smallest_limit_is_above_the_peak_where_segments_are_broken_up():
+    sizes = [6 * MIB] * 6 + [20 * MIB]
+    events = [0, 1, 2, 3, 4, 5, ~0, ~1, ~3, ~4, 6]  # two segments of 20 MiB, each with 6 MiB in use
+    requests = Requests(sizes_bytes=sizes, events=events)
+    assert smallest_limit_bytes(requests, 36 * MIB, replay(requests).reserved_bytes) == 60 * MIB

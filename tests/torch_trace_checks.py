@@ -1,0 +1,347 @@
+"""What tracing finds on PyTorch, and leaves of the model: run by `test_torch_trace.py` in a process of its own."""
+
+import contextlib
+import gc
+from collections import Counter
+from itertools import accumulate
+
+import keras
+import numpy as np
+import pytest
+import torch
+from keras import layers
+
+import fitroom
+from fitroom import BackendError, InputError, ModelError, Recipe
+from fitroom.backends.prepared import prepared
+from fitroom.backends.torch import collector
+from fitroom.backends.torch.kernels.reductions import scratch_bytes
+from fitroom.backends.torch.platform import cpu
+from fitroom.backends.torch.step import training_steps
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.step import StepRequest
+
+MIB = 1024**2
+SIZE = 32
+BATCH = 4
+ADAM_AND_LOSS = {"optimizer": "adam", "loss": "sparse_categorical_crossentropy"}
+
+
+@pytest.fixture(autouse=True)
+def plain_policy():
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def classifier(**compile_arguments) -> keras.Model:
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Conv2D(32, 3, padding="same", name="conv")(inputs)
+    x = layers.BatchNormalization(name="norm")(x)
+    x = layers.ReLU(name="relu")(x)
+    x = layers.GlobalAveragePooling2D(name="pool")(x)
+    x = layers.Dropout(0.5, name="dropout")(x)
+    x = layers.Dense(10, activation="softmax", name="head")(x)
+    model = keras.Model(inputs, x, name="classifier")
+    if compile_arguments:
+        model.compile(**ADAM_AND_LOSS | compile_arguments)
+    return model
+
+
+def dense_with_shortcuts() -> keras.Model:
+    """Gradients meet at every Add; the Dropout and the normalizations save what they need."""
+    inputs = keras.Input((256,))
+    x = layers.Dense(512, activation="relu")(inputs)
+    for _ in range(3):
+        y = layers.BatchNormalization()(layers.Dense(512, activation="gelu")(x))
+        x = layers.Add()([x, y])
+    return keras.Model(inputs, layers.Dense(10, activation="softmax")(layers.Dropout(0.3)(x)))
+
+
+def convolutions_with_shortcuts() -> keras.Model:
+    inputs = keras.Input((48, 48, 3))
+    x = layers.Conv2D(16, 3, padding="same")(inputs)
+    for _ in range(2):
+        y = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(16, 3, padding="same", use_bias=False)(x)))
+        x = layers.Add()([x, y])
+    x = layers.SeparableConv2D(32, 3)(layers.MaxPooling2D()(x))
+    return keras.Model(inputs, layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+def estimate(model: keras.Model, batch_size: int = BATCH, **arguments) -> fitroom.Estimate:
+    return fitroom.estimate(model, batch_size, **{"gpu": "H200"} | arguments)
+
+
+def images(count: int = 8) -> np.ndarray:
+    return np.random.default_rng(0).random((count, SIZE, SIZE, 3), "float32")
+
+
+def labels(count: int = 8) -> np.ndarray:
+    return np.arange(count) % 10
+
+
+def state_of(model: keras.Model) -> list[np.ndarray]:
+    variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    return [keras.ops.convert_to_numpy(variable).copy() for variable in variables]
+
+
+# Beside real steps on PyTorch's CPU.
+
+
+@pytest.fixture
+def never_collected(monkeypatch):
+    """Cycles stay, in the real step and in the traced one."""
+    monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def real_step(model: keras.Model, batch_size: int) -> list[int]:
+    """What PyTorch's CPU allocator did in the third step, as the profiler tells: bytes, negative where freed."""
+    batch = torch.zeros(batch_size, *model.input_shape[1:]), torch.zeros(batch_size, dtype=torch.int32)
+    model.train()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        for _ in range(3):
+            with torch.profiler.record_function("a step"):
+                logs = model.train_step(batch)  # noqa: F841 - held, as `fit` holds it
+    events = sorted(profiler.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    last_step = max(event.start_ns() for event in events if event.name() == "a step")
+    return [event.nbytes() for event in events if event.name() == "[memory]" and event.start_ns() >= last_step]
+
+
+def traced_step(model: keras.Model, batch_size: int) -> list[int]:
+    """The same as traced for the CPU, without the batch."""
+    request = StepRequest(batch_size=batch_size, card=find_card("T4"))
+    with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
+        steps = training_steps(ready, cpu())
+    events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
+    start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)
+    sizes = [(buffer, buffer.size_bytes if made else -buffer.size_bytes) for buffer, made in events[start:]]
+    return [size for buffer, size in sizes if buffer.kind != "input"]
+
+
+def test_every_tensor_of_a_real_step_is_seen_and_its_peak_found(never_collected):
+    model = dense_with_shortcuts()
+    model.compile(**ADAM_AND_LOSS)
+    real, traced = real_step(model, 64), traced_step(model, 64)
+    assert max(accumulate(traced)) == pytest.approx(max(accumulate(real)), rel=0.01)
+    # Below that, scalars: PyTorch keeps some on the CPU's own heap.
+    sizes = [Counter(abs(size) for size in step if abs(size) > 4096) for step in (real, traced)]
+    assert sizes[0] == sizes[1]
+
+
+def test_the_peak_of_a_real_step_of_convolutions_is_found(never_collected):
+    model = convolutions_with_shortcuts()
+    model.compile(**ADAM_AND_LOSS)
+    real, traced = real_step(model, 32), traced_step(model, 32)
+    assert max(accumulate(traced)) == pytest.approx(max(accumulate(real)), rel=0.02)
+
+
+# As on CUDA.
+
+
+def moments(model: keras.Model, **arguments) -> list[str]:
+    return [moment.name for moment in estimate(model, **arguments).timeline.moments]
+
+
+def test_operations_are_those_of_cuda():
+    names = moments(classifier(optimizer="adam"))
+    assert "aten.native_dropout.default" in names
+    assert "aten.convolution.default" in names
+    assert not any("mkldnn" in name for name in names)
+
+
+def test_attention_takes_the_kernel_that_the_card_has():
+    inputs = keras.Input((64, 32))
+    model = keras.Model(inputs, layers.Dense(1)(layers.MultiHeadAttention(2, 16)(inputs, inputs)))
+    halves = Recipe(precision="mixed_float16")
+    assert any("efficient_attention" in name for name in moments(model))
+    assert any("flash_attention" in name for name in moments(model, recipe=halves))
+    assert not any("flash_attention" in name for name in moments(model, recipe=halves, gpu="T4"))
+
+
+def test_scratch_memory_of_a_reduction_is_that_of_the_card():
+    """Measured on an H200: 132 MiB to sum 128 x 45 x 45 places of 128 channels."""
+    shape, strides = (128, 45, 45, 128), (259200, 5760, 128, 1)
+    assert scratch_bytes(shape, strides, (0, 1, 2), 4, find_card("H200")) == 132 * MIB
+    assert scratch_bytes((4, 4), (4, 1), (1,), 4, find_card("H200")) == 0
+
+
+def test_gradients_of_the_last_step_are_there_in_the_forward_pass():
+    """Keras clears them after it: two copies of a weight and its Adam slots, from the first moment on."""
+    model = keras.Sequential([keras.Input((1024,)), layers.Dense(1024, name="wide"), layers.Dense(1)])
+    found = estimate(model, 1).timeline
+    assert found.usage_bytes_of("gradients")[0] >= 4 * MIB
+    assert found.usage_bytes[0] >= 16 * MIB
+
+
+def test_the_libraries_workspaces_are_counted_by_the_card():
+    """One for the thread that runs forward and one for autograd's."""
+    model = keras.Sequential([keras.Input((64,)), layers.Dense(64), layers.Dense(1)])
+    assert estimate(model).by_kind["workspace"] == 2 * 32 * MIB
+    assert estimate(model, gpu="T4").by_kind["workspace"] == 2 * (2 * 4096 + 8 * 16) * 1024
+
+
+# What is said of it.
+
+
+def test_splits_name_layers_and_phases():
+    model = classifier(metrics=["accuracy"])
+    found = estimate(model, 64)
+    assert sum(found.by_kind.values()) == found.peak_bytes == sum(row.bytes for row in found.by_layer)
+    by_layer = {row.layer: row.bytes for row in found.by_layer}
+    assert {"conv", "norm", "relu"} <= set(by_layer)
+    assert by_layer["(input batch)"] >= 64 * SIZE * SIZE * 3 * 4
+    assert all(found.by_phase.values())
+    backward = {moment.layer for moment in found.timeline.moments if moment.phase == "backward"}
+    assert {"conv", "norm", "relu", "head"} <= backward
+    assert found.method == "traced"
+
+
+def test_what_lies_between_layers_has_a_name_and_nested_models_are_opened():
+    inner_inputs = keras.Input((SIZE, SIZE, 3))
+    inner = keras.Model(inner_inputs, layers.Conv2D(32, 3, name="conv")(inner_inputs), name="inner")
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = inner(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(layers.Flatten()(x + keras.ops.tanh(x))))
+    names = {row.layer for row in estimate(model, 64).by_layer}
+    assert {"inner/conv", "tanh"} <= names
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_precision(precision):
+    found = estimate(classifier(), 64, recipe=Recipe(precision=precision))
+    assert found.precision == precision
+    assert found.by_phase["update"]
+
+
+def test_predict_keeps_nothing_for_a_backward_pass():
+    model = convolutions_with_shortcuts()
+    training, predicting = estimate(model, 64), estimate(model, 64, training=False)
+    assert predicting.by_kind["gradients"] == predicting.by_kind["optimizer"] == 0
+    assert predicting.by_phase["backward"] is None
+    assert predicting.peak_bytes < training.peak_bytes
+
+
+def test_a_smaller_input_dtype_and_accumulation_take_less():
+    model = classifier()
+    whole = estimate(model, 64)
+    assert estimate(model, 64, recipe=Recipe(input_dtype="uint8")).by_kind["input"] < whole.by_kind["input"]
+    assert estimate(model, 64, recipe=Recipe(keras_accumulation=4)).peak_bytes < whole.peak_bytes
+
+
+def test_a_limit_that_is_required_lies_between_the_peak_and_a_tenth_above():
+    found = estimate(convolutions_with_shortcuts(), 256)
+    assert found.peak_bytes < found.required_bytes < 1.1 * found.peak_bytes
+
+
+def test_the_same_is_found_twice():
+    model = dense_with_shortcuts()
+    first, second = estimate(model, 64), estimate(model, 64)
+    assert first.peak_bytes == second.peak_bytes
+
+
+# What is left of the model.
+
+
+def test_a_trained_model_is_given_back_as_it_was_and_trains_on():
+    model = classifier(metrics=["accuracy"])
+    model.fit(images(), labels(), batch_size=BATCH, verbose=0)
+    before, optimizer = state_of(model), model.optimizer
+    values = [variable.value for variable in model.variables]
+    gradients = [variable.value.grad for variable in model.trainable_variables]
+    parameters = dict(model.named_parameters())
+    estimate(model)
+    assert model.optimizer is optimizer
+    assert all(was is variable.value for was, variable in zip(values, model.variables, strict=True))
+    assert all(was is v.value.grad for was, v in zip(gradients, model.trainable_variables, strict=True))
+    assert all(was is now for was, now in zip(parameters.values(), model.parameters(), strict=True))
+    assert all(np.array_equal(was, now) for was, now in zip(before, state_of(model), strict=True))
+    assert not model.training
+    model.fit(images(), labels(), batch_size=BATCH, verbose=0)
+    assert int(optimizer.iterations) == 4
+
+
+def test_a_model_without_values_stays_without():
+    with keras.StatelessScope(initialize_variables=False):
+        model = classifier()
+    estimate(model)
+    assert all(variable._value is None for variable in model.variables)
+    assert not model.compiled
+
+
+def test_seeds_and_settings_outside_the_model_stay_as_they_were():
+    class Noisy(layers.Layer):
+        def call(self, x):
+            return x + keras.random.normal(x.shape)
+
+    model = keras.Sequential([keras.Input((8,)), Noisy(), layers.Dense(1)])
+    thresholds = gc.get_threshold()
+    flash = torch.backends.cuda.can_use_flash_attention
+    estimate(model)
+    assert (gc.get_threshold(), gc.isenabled()) == (thresholds, True)
+    assert torch.backends.cuda.can_use_flash_attention is flash
+    assert type(keras.random.normal((2,))) is torch.Tensor
+
+
+def test_models_with_a_step_and_optimizers_of_their_own():
+    class Adversaries(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.judge = keras.Sequential([keras.Input((16,)), layers.Dense(32), layers.Dense(1)])
+            self.maker = keras.Sequential([keras.Input((8,)), layers.Dense(16)])
+            self.loss_of_judge = keras.metrics.Mean(name="loss_of_judge")
+            self.built = True
+
+        def compile(self, *optimizers):
+            super().compile(loss="mse")
+            self.of_judge, self.of_maker = optimizers
+
+        def get_build_config(self):
+            return {"input_shape": (None, 16)}
+
+        def call(self, x):
+            return self.judge(x)
+
+        def train_step(self, data):
+            for network, optimizer in ((self.judge, self.of_judge), (self.maker, self.of_maker)):
+                self.zero_grad()
+                made = self.judge(self.maker(keras.random.normal((data[0].shape[0], 8))))
+                loss = made.mean() - self.judge(data[0]).mean()
+                loss.backward()
+                with torch.no_grad():
+                    gradients = [weight.value.grad for weight in network.trainable_weights]
+                    optimizer.apply(gradients, network.trainable_weights)
+            self.loss_of_judge.update_state(loss)
+            return {"loss": self.loss_of_judge.result()}
+
+    model = Adversaries()
+    model.compile(keras.optimizers.Adam(), keras.optimizers.SGD())
+    assert estimate(model).by_kind["optimizer"] > 0
+    assert not model.of_judge.built
+    x, y = np.zeros((8, 16), "float32"), np.zeros((8, 1), "float32")
+    model.fit(x, y, verbose=0)
+    estimate(model)
+    model.fit(x, y, verbose=0)
+
+
+# What is refused.
+
+
+def test_what_cannot_be_traced_is_refused_with_a_reason():
+    with pytest.raises(BackendError, match=r"torch\.compile"):
+        estimate(classifier(), recipe=Recipe(jit=True))
+    with pytest.raises(InputError, match="no NVIDIA GPU in this machine"):
+        estimate(classifier(), measure=True)
+
+    class Broken(layers.Layer):
+        def call(self, x):
+            raise RuntimeError("this layer is broken")
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    model = keras.Sequential([keras.Input((8,)), Broken(), layers.Dense(1)])
+    with pytest.raises(ModelError, match="this layer is broken"):
+        estimate(model)
