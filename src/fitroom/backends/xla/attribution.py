@@ -1,5 +1,6 @@
 """From XLA's account of a compiled step to a timeline: what each buffer is, and whose."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fitroom.backends.xla.argument import Argument
@@ -17,8 +18,13 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def timeline_of(dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes) -> Timeline:
-    """The step's memory over its schedule. Its peak is what the step asks of the allocator, to the byte."""
+def timeline_of(
+    dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes, workspaces: Iterable[tuple[int, int]] = ()
+) -> Timeline:
+    """The step's memory over its schedule. Its peak is what the step asks of the allocator, to the byte.
+
+    `workspaces`: moments and bytes of what a card would add that the dump was not made for.
+    """
     origins = Origins(dump, arguments, scopes)
     moments = tuple(
         Moment(name=name, layer=origins.layer(name), phase=origins.phase(name)) for name in dump.schedule.instructions
@@ -33,6 +39,10 @@ def timeline_of(dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes) -> 
             buffers.append(Buffer(size_bytes=size_bytes, kind="other", layer=None, first=0, last=last))
         elif allocation.role == "temporary":
             buffers += _temporaries(allocation, dump, origins, moments)
+    buffers += [
+        Buffer(size_bytes=size_bytes, kind="workspace", layer=moments[moment].layer, first=moment, last=moment)
+        for moment, size_bytes in workspaces
+    ]
     return Timeline(buffers=tuple(buffers), moments=moments)
 
 

@@ -40,6 +40,8 @@ class Instruction:
     """One line of the optimised program."""
 
     opcode: str
+    dtype: str
+    """Of its result, as in "f32"; of the first part where there are several."""
     op_name: str
     """Where it comes from in the traced function; "" where XLA made it."""
     operands: tuple[str, ...]
@@ -144,6 +146,7 @@ def _parse_program(text: str) -> Program:
             arguments = definition[: called.start()] if called else definition
             instructions[name] = Instruction(
                 opcode=opcode[1] if opcode else "",
+                dtype=definition.lstrip("(").partition("[")[0],
                 op_name=op_name[1] if op_name else "",
                 operands=tuple(_OPERAND.findall(arguments)),
                 called=called[1] if called else None,

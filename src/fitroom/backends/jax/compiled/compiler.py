@@ -8,6 +8,7 @@ from pathlib import Path
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
 from fitroom.backends.xla.process import run_compiler
 from fitroom.estimating import cache
 from fitroom.estimating.cards import Card
@@ -17,7 +18,7 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_FORMAT = "6"
+_FORMAT = "7"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
@@ -73,4 +74,6 @@ class StepCompiler:
                 # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
                 settings={"JAX_PLATFORMS": "cpu"},
             )
-            return timeline_of(read_dump(folder / "dump"), self._step.arguments, self._step.scopes)
+            dump = read_dump(folder / "dump")
+            workspaces = matrix_workspaces(dump, self._card)
+            return timeline_of(dump, self._step.arguments, self._step.scopes, workspaces)
