@@ -1,14 +1,17 @@
 """The memory of a Keras step on TensorFlow, found without running it."""
 
 import importlib.metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.graph.estimate import graph_timeline
+from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.pool import default_limit_bytes
-from fitroom.backends.tensorflow.step import predict_step, training_step
+from fitroom.backends.tensorflow.step import TensorFlowStep, predict_step, training_step
 from fitroom.estimating.step import StepRequest, TracedStep
+
+if TYPE_CHECKING:
+    from fitroom.backends.tensorflow.jitted.estimate import JittedFound
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
@@ -16,26 +19,25 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     with prepared(model, request, lent_values) as ready:
         step = training_step(ready) if request.training else predict_step(ready)
-        versions = {name: _version(name) for name in ("keras", "tensorflow")}
-        if _is_jitted(ready.model, request):
-            from fitroom.backends.tensorflow.jitted.estimate import jitted_timeline
-
-            found = jitted_timeline(step, request, limit_bytes)
-            versions |= found.versions
-            method = found.method
-        else:
-            found = graph_timeline(step, request)
-            method = "traced"
+        found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
     return TracedStep(
         timeline=found.timeline,
         required_bytes=found.required_bytes,
         limit_bytes=limit_bytes,
-        method=method,
+        method=found.method,
         typical_error=found.typical_error,
         precision=ready.precision,
-        versions=versions,
+        versions={name: _version(name) for name in ("keras", "tensorflow")} | dict(found.versions),
         notes=(*ready.notes, *found.notes),
     )
+
+
+def _find(step: TensorFlowStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> "GraphFound | JittedFound":
+    if not jit:
+        return graph_timeline(step, request)
+    from fitroom.backends.tensorflow.jitted.estimate import jitted_timeline
+
+    return jitted_timeline(step, request, limit_bytes)
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:

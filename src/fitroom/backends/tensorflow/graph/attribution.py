@@ -1,43 +1,39 @@
 """What the name of an operation tells: which Keras layer it belongs to, and which phase of the step.
 
 Keras opens a scope for each layer, and TensorFlow numbers scopes of the same name: `model_1/conv_1/Conv2D` is the
-layer `conv`, `gradient_tape/model_1/conv_1/Conv2DBackpropFilter` its backward pass.
+layer `conv`, `gradient_tape/model_1/conv_1/Conv2DBackpropFilter` its backward pass. The optimizer has a scope, too.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from fitroom.backends.tensorflow.graph.program import Operation, Program
+from fitroom.backends.tensorflow.step import StepVariable
 from fitroom.estimating.timeline import Kind, Phase
 
 _NUMBER = re.compile(r"_\d+$")
 _BACKWARD = "gradient_tape"
-_LOSS_SCOPES = ("compile_loss", "loss")
-_REWRITTEN = re.compile(r"^(?:ConstantFolding|ArithmeticOptimizer|LayoutOptimizer|Func)/")
+_PASSING_ON = ("Switch", "Identity", "Enter")
+_KINDS: dict[Phase, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
 
 
-@dataclass
 class Attribution:
     """The layers and phases of a program's operations."""
 
-    program: Program
-    layer_names: frozenset[str]
-    training: bool
-    owners: Mapping[str, str | None]
-    """The layer of each variable, by the name of its handle."""
-
-    _layers: dict[int, str | None] = field(default_factory=dict)
-    _phases: dict[int, Phase] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        first_backward = None
-        for operation in self.program.operations:
-            self._layers[operation.index] = self._layer(operation)
-            first_backward = first_backward or (_BACKWARD in operation.name and operation.index)
-        for operation in self.program.operations:
-            self._phases[operation.index] = self._phase(operation)
-        self._ask_variables()
+    def __init__(
+        self, program: Program, variables: Mapping[str, StepVariable], layer_names: frozenset[str], *, training: bool
+    ) -> None:
+        """`variables` are named after their handles."""
+        self._program, self._layer_names = program, layer_names
+        self._layers = [self._named_layer(operation) for operation in program.operations]
+        writes = [each for each in program.operations if _writes(each, program) in variables]
+        # What a layer writes by itself is named after it: BatchNormalization's statistics.
+        updates = [each for each in writes if self._layers[each.index] is None]
+        updates = [each for each in updates if variables[_writes(each, program)].kind != "other"]
+        self._phases = self._find_phases(updates, training=training)
+        for operation in writes:
+            self._give_layer(operation, variables[_writes(operation, program)].layer)
+        self._give_layers_to_sums()
 
     def layer(self, index: int) -> str | None:
         """The path of the layer, or None where the operation belongs to none."""
@@ -49,42 +45,57 @@ class Attribution:
 
     def kind(self, index: int) -> Kind:
         """What an output of the operation is for."""
-        if self.program.operations[index].op == "Placeholder":
-            return "input"
-        if self.program.operations[index].op == "Const":
-            return "other"
-        kinds: dict[Phase, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
-        return kinds[self._phases[index]]
+        special: dict[str, Kind] = {"Placeholder": "input", "Const": "other"}
+        return special.get(self._program.operations[index].op) or _KINDS[self._phases[index]]
 
-    def _layer(self, operation: Operation) -> str | None:
+    def _named_layer(self, operation: Operation) -> str | None:
         parts = []
         for part in operation.name.split("/")[:-1]:
-            name = part if part in self.layer_names else _NUMBER.sub("", part)
-            if name in self.layer_names:
+            name = part if part in self._layer_names else _NUMBER.sub("", part)
+            if name in self._layer_names:
                 parts.append(name)
         return "/".join(dict.fromkeys(parts)) or None
 
-    def _phase(self, operation: Operation) -> Phase:
-        if not self.training:
-            return "forward"
-        if _BACKWARD in operation.name:
-            return "backward"
-        top = _NUMBER.sub("", _REWRITTEN.sub("", operation.name).partition("/")[0])
-        in_model = self._layers[operation.index] is not None or top in _LOSS_SCOPES
-        return "forward" if in_model else "update"
+    def _find_phases(self, updates: Iterable[Operation], *, training: bool) -> list[Phase]:
+        """Backward is what is named so, and what follows from it without being the optimizer's."""
+        scopes = {operation.name.rpartition("/")[0] for operation in updates} - {""}
+        phases: list[Phase] = []
+        if not training:
+            return ["forward"] * len(self._layers)
+        for operation in self._program.operations:
+            parents = {operation.name[: at.start()] for at in re.finditer("/", operation.name)}
+            if _BACKWARD in operation.name:
+                phases.append("backward")
+            elif parents & scopes:
+                phases.append("update")
+            else:
+                before = [phases[source] for source, _ in operation.inputs if source < len(phases)]
+                follows = self._layers[operation.index] is None and "backward" in before
+                phases.append("backward" if follows else "forward")
+        return phases
 
-    def _ask_variables(self) -> None:
-        """Operations of the update are named after the optimizer: the variable that they end up in tells the layer."""
-        operations = self.program.operations
-        for operation in operations:
-            if not operation.op.endswith("VariableOp") or operation.op == "ReadVariableOp":
-                continue
-            handle = operations[operation.inputs[0][0]]
-            layer = self.owners.get(handle.name)
-            waiting = [operation.index]
-            while layer and waiting:
-                index = waiting.pop()
-                if self._layers[index] is not None or self._phases[index] != "update":
-                    continue
+    def _give_layer(self, write: Operation, layer: str | None) -> None:
+        """Operations of the update have no layer's name: the variable that they end up in tells it."""
+        waiting = [write.index]
+        while layer and waiting:
+            index = waiting.pop()
+            if self._layers[index] is None and (self._phases[index] == "update" or index == write.index):
                 self._layers[index] = layer
-                waiting += [source for source, _ in operations[index].inputs]
+                waiting += [source for source, _ in self._program.operations[index].inputs]
+
+    def _give_layers_to_sums(self) -> None:
+        """Gradients that meet are added up outside of any scope: the sum goes to the layer of its last part."""
+        for operation in self._program.operations:
+            if self._layers[operation.index] is None and self._phases[operation.index] == "backward":
+                found = [self._layers[source] for source, _ in operation.inputs]
+                self._layers[operation.index] = next((layer for layer in reversed(found) if layer), None)
+
+
+def _writes(operation: Operation, program: Program) -> str:
+    """The handle that the operation assigns to, or nothing."""
+    if not operation.op.startswith("Assign") or not operation.inputs:
+        return ""
+    handle = program.operations[operation.inputs[0][0]]
+    while handle.op in _PASSING_ON:
+        handle = program.operations[handle.inputs[0][0]]
+    return handle.name

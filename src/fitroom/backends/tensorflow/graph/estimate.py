@@ -1,7 +1,8 @@
 """The memory of a step in graph mode, found without running it."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fitroom.backends.tensorflow.graph.attribution import Attribution
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
@@ -12,6 +13,7 @@ from fitroom.backends.tensorflow.graph.residents import residents_of
 from fitroom.backends.tensorflow.graph.scratch import scratch_plan
 from fitroom.backends.tensorflow.graph.values import Held
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
 
@@ -30,6 +32,8 @@ class GraphFound:
     required_bytes: int
     typical_error: float | None
     notes: tuple[str, ...]
+    method: Method = "traced"
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
@@ -56,8 +60,7 @@ def _branches(program: Program) -> tuple[bool, ...]:
 def _timeline(
     replayed: Replayed, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
 ) -> Timeline:
-    owners = {name: variable.layer for name, variable in variables.items()}
-    attribution = Attribution(program, step.layer_names, step.training, owners)
+    attribution = Attribution(program, variables, step.layer_names, training=step.training)
     asked = sorted({0, *(span.first for span in replayed.spans)})
     # Nothing is said of moments at which nothing is asked for: there are many, and none is a peak.
     place = [bisect_right(asked, moment) - 1 for moment in range(len(replayed.moments))]

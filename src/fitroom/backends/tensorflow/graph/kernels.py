@@ -11,6 +11,7 @@ from fitroom.backends.tensorflow.graph.program import Operation, Output
 from fitroom.backends.tensorflow.graph.running_shapes import completed
 from fitroom.backends.tensorflow.graph.tensor_lists import LIST_KERNELS
 from fitroom.backends.tensorflow.graph.values import Held, Holdings, Value
+from fitroom.estimating.allocators.best_fit import DoesNotFit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,9 @@ class ScratchPlan:
 
     sizes: tuple[int, ...] = ()
     """One for each request, in order."""
+
+    workspace_bytes: int = 0
+    """The library's own request, after those. Where there is no room another algorithm does without."""
 
     place_of_output: int | None = None
     """The request that ends up as the output, in whose stead the output's own memory is given back."""
@@ -102,6 +106,7 @@ class Kernels:
             self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
             for size_bytes in plan.sizes
         ]
+        taken.append(self._workspace(operation, plan.workspace_bytes))
         if plan.place_of_output is not None and isinstance(kept := taken[plan.place_of_output], Held):
             taken[plan.place_of_output] = None
             kept.is_scratch = False
@@ -110,6 +115,12 @@ class Kernels:
         for held in taken:
             self.holdings.release(held)
         return outputs
+
+    def _workspace(self, operation: Operation, size_bytes: int) -> Held | None:
+        try:
+            return self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
+        except DoesNotFit:
+            return None
 
     def _output(
         self, operation: Operation, slot: int, output: Output, inputs: Sequence[Value], number: object

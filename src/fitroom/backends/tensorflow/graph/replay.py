@@ -38,7 +38,13 @@ class Replayed:
 
 
 def replay(
-    program: Program, residents: Sequence[Resident], scratch: Scratch, limit_bytes: int, *, branch: bool = True
+    program: Program,
+    residents: Sequence[Resident],
+    scratch: Scratch,
+    limit_bytes: int,
+    *,
+    branch: bool = True,
+    num_steady: int = STEADY_STEPS,
 ) -> Replayed:
     """The memory of the steady step that takes most. Raises DoesNotFit where the limit does not hold them all."""
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
@@ -47,7 +53,7 @@ def replay(
     executor = Executor(program, kernels)
     for _ in range(FIRST_STEPS):
         executor.run_step(lambda operation: None, branch=branch)
-    steps = [_watched_step(executor, branch=branch) for _ in range(STEADY_STEPS)]
+    steps = [_watched_step(executor, branch=branch) for _ in range(num_steady)]
     return max(steps, key=lambda step: step.peak_bytes)
 
 

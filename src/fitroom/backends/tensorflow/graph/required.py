@@ -8,22 +8,25 @@ from fitroom.backends.tensorflow.graph.replay import replay
 from fitroom.backends.tensorflow.graph.residents import Resident
 from fitroom.estimating.allocators.best_fit import DoesNotFit
 
-_PARTS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.07, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
+_PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as parts of the peak."""
+
+_MARGIN = 1.03
+"""How memory falls into pieces depends on the order of operations that run at the same time."""
 
 
 def required_bytes(
     program: Program, residents: Sequence[Resident], scratch: Scratch, peak_bytes: int, *, branch: bool
 ) -> int:
-    """The first of a few limits from the peak on under which the replay finds room for every request.
+    """The first of a few limits from the peak on under which the replay finds room for every request, and a margin.
 
-    Free memory that lies in pieces does not hold a large request, so the peak alone may not do.
+    Free memory that lies in pieces does not hold a large request, so the peak alone may not do. Workspaces that do
+    not fit are done without, as TensorFlow then picks another algorithm.
     """
     for part in _PARTS:
-        limit_bytes = int(peak_bytes * part)
         try:
-            replay(program, residents, scratch, limit_bytes, branch=branch)
+            replay(program, residents, scratch, int(peak_bytes * part), branch=branch, num_steady=1)
         except DoesNotFit:
             continue
-        return limit_bytes
+        return int(peak_bytes * part * _MARGIN)
     return int(peak_bytes * _PARTS[-1])

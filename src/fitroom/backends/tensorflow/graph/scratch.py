@@ -39,8 +39,7 @@ def scratch_plan(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:
     if found.computes == "input":
         place = len(sizes)
         sizes.append(found.in_bytes)
-    sizes.append(_workspace_bytes(found))
-    return ScratchPlan(sizes=tuple(sizes), place_of_output=place)
+    return ScratchPlan(sizes=tuple(sizes), workspace_bytes=_workspace_bytes(found), place_of_output=place)
 
 
 def _workspace_bytes(found: Convolution) -> int:
