@@ -38,10 +38,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.begin(func)
         kernel = self._kernels.get(func)
         result = func(*args, **kwargs or {}) if kernel is None else kernel(self, func, args, kwargs or {})
+        if isinstance(result, list) and args and isinstance(args[0], list):  # one result for each weight
+            for made, given in zip(result, args[0], strict=False):
+                self.born(made, layer=self._layer_of(given))
         for leaf in tree_iter(result):
             if isinstance(leaf, torch.Tensor):
                 self.born(leaf)
         return result
+
+    def _layer_of(self, tensor: Any) -> str | None:
+        number = self.number_of(tensor) if isinstance(tensor, torch.Tensor) else None
+        return None if number is None else self.log.buffers[number].layer
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -67,7 +74,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         moment = self.log.moments[-1] if self.log.moments else None
         if kind is None:
             kind = self.whereabouts.kind(moment.phase if moment else None)
-            layer = moment.layer if moment else None
+            layer = layer or (moment.layer if moment else None)
         number = self.log.allocate(size_bytes, kind, layer)
         self._storages[key] = (weakref.ref(storage, lambda _: self._died(key)), number)
         return number

@@ -77,7 +77,7 @@ def _card_note(card: Card, timeline: Timeline) -> tuple[str, ...]:
 
 def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
     """The last step: what it makes, and what it finds there."""
-    start, end = steps.last_step, steps.log.now
+    log, start, end = steps.log, steps.last_step, steps.log.now
     buffers = [
         Buffer(
             size_bytes=size_bytes,
@@ -86,10 +86,10 @@ def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
             first=max(buffer.first, start) - start,
             last=(end if buffer.last is None else buffer.last) - start,
         )
-        for buffer, size_bytes in zip(steps.log.buffers, block_bytes, strict=True)
+        for buffer, size_bytes in zip(log.buffers, block_bytes, strict=True)
         if buffer.last is None or buffer.last >= start
     ]
-    return Timeline(buffers=tuple(buffers), moments=tuple(steps.log.moments[start:]))
+    return Timeline(buffers=tuple(buffers), moments=tuple(log.moments[start:]))
 
 
 def _check_eager(model: Any, request: StepRequest) -> None:
