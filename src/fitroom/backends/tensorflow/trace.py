@@ -3,6 +3,7 @@
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
@@ -13,13 +14,20 @@ from fitroom.estimating.step import StepRequest, TracedStep
 if TYPE_CHECKING:
     from fitroom.backends.tensorflow.jitted.estimate import JittedFound
 
+_ARRAYS_NOTE = (
+    "`fit` on NumPy arrays copies all of them to the card, and their size comes on top; a `tf.data.Dataset` stays "
+    "with the host."
+)
+
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     with prepared(model, request, lent_values) as ready:
         step = training_step(ready) if request.training else predict_step(ready)
-        found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
+        jit = _is_jitted(ready.model, request)
+        found = _find(step, request, limit_bytes, jit=jit)
+        notes = () if jit else _cudnn_note(ready.model)
     return TracedStep(
         timeline=found.timeline,
         required_bytes=found.required_bytes,
@@ -28,7 +36,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         typical_error=found.typical_error,
         precision=ready.precision,
         versions={name: _version(name) for name in ("keras", "tensorflow")} | dict(found.versions),
-        notes=(*ready.notes, *found.notes),
+        notes=(*ready.notes, *found.notes, *notes, *((_ARRAYS_NOTE,) if request.training else ())),
     )
 
 
@@ -50,6 +58,16 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
             return bool(wanted) and not model.run_eagerly
     # Keras's own answer is for the devices in this machine, where there may be no card.
     return all(layer.supports_jit for layer in model._flatten_layers())
+
+
+def _cudnn_note(model: Any) -> tuple[str, ...]:
+    paths = [path for path, layer in layer_paths(model) if getattr(layer, "use_cudnn", False)]
+    if not paths:
+        return ()
+    return (
+        f"On the card {', '.join(paths)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
+        "Keras's own loop, as with `use_cudnn=False`.",
+    )
 
 
 def _version(name: str) -> str:

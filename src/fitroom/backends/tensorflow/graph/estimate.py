@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fitroom.backends.tensorflow.graph.attribution import Attribution
+from fitroom.backends.tensorflow.graph.convolution import PLAIN
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.program import Program, program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
@@ -61,8 +62,9 @@ def _timeline(
     replayed: Replayed, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
 ) -> Timeline:
     attribution = Attribution(program, variables, step.layer_names, training=step.training)
-    asked = sorted({0, *(span.first for span in replayed.spans)})
-    # Nothing is said of moments at which nothing is asked for: there are many, and none is a peak.
+    first_of_phase = {attribution.phase(each.index): at for at, each in reversed(list(enumerate(replayed.moments)))}
+    asked = sorted({*first_of_phase.values(), *(span.first for span in replayed.spans)})
+    # Nothing is said of other moments, at which nothing is asked for: there are many, and none is a peak.
     place = [bisect_right(asked, moment) - 1 for moment in range(len(replayed.moments))]
     moments = tuple(
         Moment(name=each.name, layer=attribution.layer(each.index), phase=attribution.phase(each.index))
@@ -93,9 +95,10 @@ def _meaning(held: Held, attribution: Attribution, variables: dict[str, StepVari
 
 
 def _notes(program: Program) -> tuple[str, ...]:
-    notes = [
-        "Approximate: scratch memory of convolutions depends on kernels that cuDNN picks on the card by timing them."
-    ]
-    if program.num_unknown and not any(operation.op == "LoopCond" for operation in program.operations):
+    operations = {operation.op for operation in program.operations}
+    notes = []
+    if operations & PLAIN.keys():
+        notes.append("Approximate: which kernels run a convolution, and their scratch memory, is decided on the card.")
+    if program.num_unknown and "LoopCond" not in operations:
         notes.append(f"{program.num_unknown} sizes show only while the step runs; they are not counted.")
     return tuple(notes)
