@@ -4,6 +4,7 @@ The compiler is the one that is installed beside the tests, whatever its version
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import pytest
@@ -15,8 +16,9 @@ from fitroom.backends.tensorflow.jitted import compiler
 from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.jitted.hlo import hlo_of
 from fitroom.backends.tensorflow.jitted.program import plain_program
+from fitroom.backends.tensorflow.jitted.required import WORKSPACE_BYTES, required_bytes
 from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.step import predict_step, training_step
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.errors import BackendError, CompilerError, InputError, ModelError
 from fitroom.estimating import cache
 from fitroom.estimating.cards import find_card
@@ -104,6 +106,28 @@ def test_variables_are_updated_in_place():
     kernel_bytes = 2048 * 2048 * 4
     peak_bytes = found(wide()).timeline.peak_bytes
     assert 3 * kernel_bytes < peak_bytes < 4.5 * kernel_bytes
+
+
+def test_what_is_needed_counts_the_holes_that_making_variables_leaves():
+    """Two pieces of the kernel's size lie free below it, each too small for the block of temporaries."""
+    kernel_bytes, block_bytes = 100 * 2**20, 300 * 2**20
+    spare_bytes = WORKSPACE_BYTES + 2**20 + 2**20  # a batch, and how finely the limit is searched
+
+    def step(num_slots: int) -> TensorFlowStep:
+        kinds = ["weights"] + ["optimizer"] * num_slots
+        size = {"shape": (kernel_bytes // 8, 2), "dtype": "float32", "size_bytes": kernel_bytes}
+        variables = tuple(StepVariable(variable=None, kind=kind, layer=None, **size) for kind in kinds)
+        return SimpleNamespace(variables=variables, batch_bytes=2**20)
+
+    def holes_bytes(num_slots: int) -> int:
+        peak_bytes = (1 + num_slots) * kernel_bytes + 2**20 + block_bytes
+        return required_bytes(step(num_slots), peak_bytes) - peak_bytes
+
+    assert 2 * kernel_bytes <= holes_bytes(0) <= 2 * kernel_bytes + spare_bytes
+    # One slot fills one of them.
+    assert kernel_bytes <= holes_bytes(1) <= kernel_bytes + spare_bytes
+    # Two slots are the same zeros at first, in one of them, and the batch is in the other when the slots part.
+    assert 2 * kernel_bytes <= holes_bytes(2) <= 2 * kernel_bytes + spare_bytes
 
 
 def test_nearly_all_of_the_peak_belongs_to_layers(trained):
