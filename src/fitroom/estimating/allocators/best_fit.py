@@ -1,8 +1,9 @@
 """TensorFlow's allocator of device memory: best fit with coalescing (BFC).
 
-It takes one region of the card and cuts it into chunks. A request gets the smallest free chunk that holds it, of
-several the one at the lowest address; the rest of the chunk is cut off only where it is worth it. A free chunk joins
-its free neighbours. What is in use counts whole chunks, so it depends on the order of requests.
+It takes a region of the card and cuts it into chunks: all that it may have at once, or, where it is told to grow, one
+more region whenever there is no room, each twice as large as the last. A request gets the smallest free chunk that
+holds it, of several the one at the lowest address; the rest of the chunk is cut off only where it is worth it. A free
+chunk joins its free neighbours. What is in use counts whole chunks, so it depends on the order of requests.
 """
 
 from bisect import bisect_left, insort
@@ -15,13 +16,20 @@ MOST_WASTE_BYTES = 128 * 2**20
 """A chunk is not cut for a request of more than half of it, unless this much would be wasted."""
 
 
-class DoesNotFit(MemoryError):
+FIRST_REGION_BYTES = 2 * 2**20
+"""The first region of an allocator that grows."""
+
+_FAR = 2**50
+"""How far regions lie apart: more than any card has, so that none is another's neighbour."""
+
+
+class DoesNotFitError(MemoryError):
     """No free chunk holds the request."""
 
 
 @dataclass
 class BestFitAllocator:
-    """The chunks of one region, by address.
+    """The chunks of its regions, by address.
 
     >>> allocator = BestFitAllocator(limit_bytes=4096)
     >>> first, second = allocator.allocate(1000), allocator.allocate(300)
@@ -35,6 +43,7 @@ class BestFitAllocator:
     """
 
     limit_bytes: int
+    grows: bool = False
     in_use_bytes: int = 0
     peak_bytes: int = 0
     """The most that was in use; set it to `in_use_bytes` to start anew."""
@@ -46,19 +55,25 @@ class BestFitAllocator:
     """Size and address of each free chunk, in order."""
 
     _is_free: set[int] = field(init=False, repr=False)
+    _next_region_bytes: int = field(init=False, repr=False)
+    _num_regions: int = field(init=False, repr=False, default=0)
+    _left_bytes: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.limit_bytes -= self.limit_bytes % ALIGNMENT_BYTES
-        self._size = {0: self.limit_bytes}
-        self._before, self._after = {0: None}, {0: None}
-        self._free, self._is_free = [(self.limit_bytes, 0)], {0}
+        self._size, self._before, self._after = {}, {}, {}
+        self._free, self._is_free = [], set()
+        self._left_bytes = self.limit_bytes
+        self._next_region_bytes = min(FIRST_REGION_BYTES, self.limit_bytes) if self.grows else self.limit_bytes
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of a chunk for the request. Raises DoesNotFit."""
+        """The address of a chunk for the request. Raises DoesNotFitError."""
         wanted = rounded(size_bytes)
         at = bisect_left(self._free, (wanted, -1))
+        if at == len(self._free) and self._extend(wanted):
+            at = bisect_left(self._free, (wanted, -1))
         if at == len(self._free):
-            raise DoesNotFit(f"{wanted} bytes; in use: {self.in_use_bytes} of {self.limit_bytes}")
+            raise DoesNotFitError(f"{wanted} bytes; in use: {self.in_use_bytes} of {self.limit_bytes}")
         size, address = self._free.pop(at)
         self._is_free.discard(address)
         if size >= 2 * wanted or size - wanted >= MOST_WASTE_BYTES:
@@ -84,10 +99,22 @@ class BestFitAllocator:
         """The bytes of a chunk, which is what it counts for."""
         return self._size[address]
 
-    @property
-    def largest_free_bytes(self) -> int:
-        """The largest request that would be granted."""
-        return self._free[-1][0] if self._free else 0
+    def _extend(self, wanted: int) -> bool:
+        """Take one region more, if what is left of the limit holds the request."""
+        if wanted > self._left_bytes:
+            return False
+        is_enough = wanted <= self._next_region_bytes
+        while wanted > self._next_region_bytes:
+            self._next_region_bytes *= 2
+        size, address = min(self._next_region_bytes, self._left_bytes), self._num_regions * _FAR
+        if is_enough:
+            self._next_region_bytes *= 2
+        self._num_regions += 1
+        self._left_bytes -= size
+        self._size[address], self._before[address], self._after[address] = size, None, None
+        insort(self._free, (size, address))
+        self._is_free.add(address)
+        return True
 
     def _cut(self, address: int, size_bytes: int) -> None:
         rest = address + size_bytes

@@ -15,11 +15,19 @@ _CUDNN = "90300"
 """The cuDNN that TensorFlow 2.18 and later are built with; the layout optimizer asks for its version."""
 
 
-def virtual_cluster(card: Card) -> Any:
-    """A cluster of one CPU and the card. What decides is its compute capability: layouts are chosen by it."""
-    properties = device_properties_pb2.DeviceProperties
+def virtual_cluster(card: Card | None) -> Any:
+    """A cluster of a CPU and the card. What decides is its compute capability: layouts are chosen by it."""
+    properties, named = device_properties_pb2.DeviceProperties, device_properties_pb2.NamedDevice
+    cpu = properties(type="CPU", frequency=3000, num_cores=8, memory_size=64 * 1024 * _MIB)
+    devices = [named(name=CPU, properties=cpu)]
+    if card is not None:
+        devices.insert(0, named(name=GPU, properties=_gpu(card)))
+    return grappler_cluster.Cluster(devices=devices)
+
+
+def _gpu(card: Card) -> Any:
     major, minor = card.compute_capability or (8, 0)
-    gpu = properties(
+    gpu = device_properties_pb2.DeviceProperties(
         type="GPU",
         vendor="NVIDIA",
         model=card.name,
@@ -29,6 +37,4 @@ def virtual_cluster(card: Card) -> Any:
         memory_size=card.memory_bytes,
     )
     gpu.environment.update({"architecture": f"{major}.{minor}", "cuda": "12050", "cudnn": _CUDNN})
-    cpu = properties(type="CPU", frequency=3000, num_cores=8, memory_size=64 * 1024 * _MIB)
-    named = device_properties_pb2.NamedDevice
-    return grappler_cluster.Cluster(devices=[named(name=GPU, properties=gpu), named(name=CPU, properties=cpu)])
+    return gpu

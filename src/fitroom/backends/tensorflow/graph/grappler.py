@@ -6,19 +6,19 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow.python.grappler import tf_optimizer  # no public name leads to Grappler
 
-from fitroom.backends.tensorflow.graph.cluster import GPU, virtual_cluster
+from fitroom.backends.tensorflow.graph.cluster import CPU, GPU, virtual_cluster
 from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.estimating.cards import Card
 
 
-def optimised_graph(step: TensorFlowStep, card: Card) -> Any:
-    """The step's `GraphDef` after Grappler, every node on the card."""
+def optimised_graph(step: TensorFlowStep, card: Card | None) -> Any:
+    """The step's `GraphDef` after Grappler, every node on the card; or on the CPU, where no card is given."""
     graph = step.concrete.graph
     meta_graph = meta_graph_pb2.MetaGraphDef()
     meta_graph.graph_def.CopyFrom(graph.as_graph_def())
     _name_variables(meta_graph.graph_def, step)
     for node in meta_graph.graph_def.node:
-        node.device = GPU
+        node.device = CPU if card is None else GPU
     kept = [operation.name for operation in graph.control_outputs]
     kept += [tensor.op.name for tensor in graph.outputs]
     meta_graph.collection_def["train_op"].node_list.value.extend(dict.fromkeys(kept))

@@ -11,7 +11,7 @@ from fitroom.backends.tensorflow.graph.program import Operation, Output
 from fitroom.backends.tensorflow.graph.running_shapes import completed
 from fitroom.backends.tensorflow.graph.tensor_lists import LIST_KERNELS
 from fitroom.backends.tensorflow.graph.values import Held, Holdings, Value
-from fitroom.estimating.allocators.best_fit import DoesNotFit
+from fitroom.estimating.allocators.best_fit import DoesNotFitError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class Kernels:
     def _workspace(self, operation: Operation, size_bytes: int) -> Held | None:
         try:
             return self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
-        except DoesNotFit:
+        except DoesNotFitError:
             return None
 
     def _output(

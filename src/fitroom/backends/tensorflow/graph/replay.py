@@ -46,7 +46,7 @@ def replay(
     branch: bool = True,
     num_steady: int = STEADY_STEPS,
 ) -> Replayed:
-    """The memory of the steady step that takes most. Raises DoesNotFit where the limit does not hold them all."""
+    """The memory of the steady step that takes most. Raises DoesNotFitError where the limit does not hold them all."""
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     holdings = Holdings(allocator)
     kernels = Kernels(holdings, scratch, placed(residents, holdings))

@@ -6,7 +6,7 @@ from fitroom.backends.tensorflow.graph.kernels import Scratch
 from fitroom.backends.tensorflow.graph.program import Program
 from fitroom.backends.tensorflow.graph.replay import replay
 from fitroom.backends.tensorflow.graph.residents import Resident
-from fitroom.estimating.allocators.best_fit import DoesNotFit
+from fitroom.estimating.allocators.best_fit import DoesNotFitError
 
 _PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as parts of the peak."""
@@ -26,7 +26,7 @@ def required_bytes(
     for part in _PARTS:
         try:
             replay(program, residents, scratch, int(peak_bytes * part), branch=branch, num_steady=1)
-        except DoesNotFit:
+        except DoesNotFitError:
             continue
         return int(peak_bytes * part * _MARGIN)
     return int(peak_bytes * _PARTS[-1])
