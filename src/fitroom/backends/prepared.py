@@ -40,11 +40,17 @@ class PreparedModel:
 
 
 @contextmanager
-def prepared(model: Any, request: StepRequest, lend_values: ValueLender | None = None) -> Iterator[PreparedModel]:
+def prepared(
+    model: Any,
+    request: StepRequest,
+    lend_values: ValueLender | None = None,
+    slots_scope: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> Iterator[PreparedModel]:
     """Lend `model` what a step needs; afterwards it is as it was.
 
     Where the step is a function of its state (JAX) nothing has a value. Where it reads and assigns variables by
-    itself, `lend_values` gives them something to read and assign.
+    itself, `lend_values` gives them something to read and assign. `slots_scope` is the scope in which the lent
+    optimizer makes its variables; in the default they have no values, which some optimizers refuse.
     """
     import keras
 
@@ -57,7 +63,7 @@ def prepared(model: Any, request: StepRequest, lend_values: ValueLender | None =
     model = _in_precision(model, request.recipe.precision)
     lend = lend_values or (lambda variables: nullcontext())
     with _borrowed(model), lend(model.variables):
-        notes = _lend_compile(model, request) if request.training else ()
+        notes = _lend_compile(model, request, slots_scope or without_values) if request.training else ()
         # In this scope nothing gets a value, and what a step assigns on the side is held back from the model.
         scope = without_values() if lend_values is None else nullcontext()
         with scope as held_back, lend(model.optimizer.variables if request.training else ()):
@@ -150,7 +156,9 @@ def _jit_of(model: Any, request: StepRequest) -> bool:
     return bool(model.jit_compile) and not model.run_eagerly if model.compiled else True
 
 
-def _lend_compile(model: Any, request: StepRequest) -> tuple[str, ...]:
+def _lend_compile(
+    model: Any, request: StepRequest, slots_scope: Callable[[], AbstractContextManager[Any]]
+) -> tuple[str, ...]:
     """Give the model an optimizer of its own class whose slots have no values, and a loss if it has none."""
     import keras
 
@@ -166,7 +174,7 @@ def _lend_compile(model: Any, request: StepRequest) -> tuple[str, ...]:
     try:
         # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
         keras.Model.compile(model, **arguments | {"optimizer": optimizer})
-        with without_values():
+        with slots_scope():
             model.optimizer.build(model.trainable_variables)
     except (ValueError, TypeError) as error:
         raise ModelError(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fitroom.backends.prepared import prepared
+from fitroom.backends.torch.fake_mode import FakeMode
 from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
@@ -32,7 +33,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or visible_bytes(request.card.memory_bytes)
     if request.measure:
         check_card(request.card)
-    with prepared(model, request, lend_values=lambda variables: nullcontext()) as ready:
+    with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
         steps = training_steps(ready, platform) if request.training else predict_steps(ready, platform)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from fitroom.backends.torch.kernels.values import ARRAYS
 from fitroom.estimating.cards import Card
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -17,7 +18,7 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._has_flash_attention = (card.compute_capability or (0, 0)) >= (8, 0)
-        self._on_cuda = {
+        self._on_cuda = ARRAYS | {
             torch.nn.functional.dropout: _dropout,
             torch.nn.functional.scaled_dot_product_attention: self._attention,
         }

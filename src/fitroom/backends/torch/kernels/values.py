@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -13,4 +14,16 @@ def value_of(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[
     return 1.0 if dtype.is_floating_point else 1
 
 
+def array_of(tensor: Any, *_: Any, **__: Any) -> Any:
+    """The same as a NumPy array: ones."""
+    dtype = torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype
+    return np.ones(tuple(tensor.shape), str(dtype).removeprefix("torch."))
+
+
+def list_of(tensor: Any) -> Any:
+    """The same as a list, or as a number."""
+    return array_of(tensor).tolist()
+
+
+ARRAYS = {torch.Tensor.numpy: array_of, torch.Tensor.__array__: array_of, torch.Tensor.tolist: list_of}
 VALUES = {torch.ops.aten._local_scalar_dense.default: value_of, torch.ops.aten.is_nonzero.default: value_of}
