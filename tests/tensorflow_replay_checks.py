@@ -1,0 +1,82 @@
+"""Replayed steps beside real ones on TensorFlow's limited CPU allocator: run by `test_tensorflow_graph.py`."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from fitroom.backends.prepared import prepared
+from fitroom.backends.tensorflow.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
+from fitroom.backends.tensorflow.graph.program import program_of
+from fitroom.backends.tensorflow.graph.replay import Replayed, replay
+from fitroom.backends.tensorflow.graph.residents import residents_of
+from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.step import training_step
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.step import StepRequest
+
+BATCH = 1024
+FEATURES = 256
+TOLERANCE = 0.2
+"""The CPU runs operations in another order than a GPU, several at once, and its regions grow."""
+
+
+class Peaks(keras.callbacks.Callback):
+    """The allocator's bytes at the start of each step, and at most during it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts: list[int] = []
+        self.peaks: list[int] = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        self.starts.append(tf.config.experimental.get_memory_info("CPU:0")["current"])
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.peaks.append(tf.config.experimental.get_memory_info("CPU:0")["peak"])
+
+
+def network(optimizer: str) -> keras.Model:
+    hidden = [part for _ in range(4) for part in (layers.Dense(1024, activation="relu"), layers.LayerNormalization())]
+    model = keras.Sequential([keras.Input((FEATURES,)), *hidden, layers.Dense(10, activation="softmax")])
+    model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
+    return model
+
+
+def replayed(model: keras.Model) -> tuple[Replayed, int]:
+    """The step as it would run on the CPU, without scratch memory; and the bytes of variables."""
+    request = StepRequest(batch_size=BATCH, card=find_card("T4"))
+    with prepared(model, request, lent_values) as ready:
+        step = training_step(ready)
+        residents = residents_of(step)
+        program = program_of(optimised_graph(step, None))
+        found = replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40)
+    return found, sum(variable.size_bytes for variable in step.variables)
+
+
+def trained(model: keras.Model) -> Peaks:
+    peaks = Peaks()
+    x, y = np.zeros((BATCH, FEATURES), "float32"), np.zeros(BATCH, "int32")
+    batches = tf.data.Dataset.from_tensors((x, y)).repeat(4)
+    model.fit(batches, epochs=1, verbose=0, shuffle=False, callbacks=[peaks])
+    return peaks
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_step_takes_what_the_replay_says(optimizer):
+    model = network(optimizer)
+    predicted, variable_bytes = replayed(model)
+    measured = trained(model)
+    taken = max(measured.peaks[1:]) - measured.starts[-1]
+    assert predicted.peak_bytes - variable_bytes == pytest.approx(taken, rel=TOLERANCE)
+
+
+def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
+    model = network("adam")
+    predicted, _ = replayed(model)
+    slots = sum(span.held.size_bytes for span in predicted.spans if span.held.variable and span.held.source is not None)
+    measured = trained(model)
+    assert measured.starts[1] - measured.starts[0] == pytest.approx(slots, rel=0.4)
