@@ -97,15 +97,15 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def predict(arguments: argparse.Namespace) -> None:
-    """Predict the cases that were measured."""
+    """Predict the cases that have no prediction yet."""
     file = RESULTS / SMALLEST_LIMITS if arguments.smallest else arguments.to
     measured = {found["name"]: found for found in read_lines(RESULTS / MEASURED)}
     kept = {found["name"]: found for found in read_lines(file)}
     for case in chosen(arguments):
-        if case.name not in measured or (case.name in kept and not arguments.again):
+        if case.name in kept and not arguments.again:
             continue
         command = [sys.executable, str(HERE / "predicting.py"), json.dumps(case.to_dict())]
-        if limit := "smallest" if arguments.smallest else measured[case.name]["limit_bytes"]:
+        if limit := "smallest" if arguments.smallest else measured.get(case.name, {}).get("limit_bytes"):
             command += ["--limit", str(limit)]
         found = run_child(command, dict(os.environ)) | {"name": case.name}
         print(case.name, found.get("seconds", ""), found.get("error", "")[-400:], flush=True)
