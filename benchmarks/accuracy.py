@@ -110,7 +110,8 @@ def predict(arguments: argparse.Namespace) -> None:
         found = run_child(command, dict(os.environ)) | {"name": case.name}
         print(case.name, found.get("seconds", ""), found.get("error", "")[-400:], flush=True)
         if "error" not in found:
-            kept[case.name] = found
+            # Read again: another process may be at work on other cases.
+            kept = {found["name"]: found for found in read_lines(file)} | {case.name: found}
             in_order = [kept[case.name] for case in CASES if case.name in kept]
             file.write_text("".join(json.dumps(found) + "\n" for found in in_order))
 
