@@ -191,6 +191,11 @@ def test_recurrent_layers_that_cudnn_would_run_are_said_so():
     assert any("cuDNN" in note and "lstm" in note for note in estimate(model, 4).notes)
 
 
+def test_measuring_without_a_card_is_refused():
+    with pytest.raises(fitroom.FitroomError, match=r"no NVIDIA GPU|The card in this machine"):
+        estimate(dense(), measure=True)
+
+
 # What Grappler makes of the graph for a card.
 
 

@@ -13,6 +13,7 @@ from fitroom.backends.tensorflow.graph.program import program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
 from fitroom.backends.tensorflow.graph.residents import residents_of
 from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.measured import lent_zeros, measured_peak_bytes
 from fitroom.backends.tensorflow.step import training_step
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
@@ -80,3 +81,15 @@ def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
     slots = sum(span.held.size_bytes for span in predicted.spans if span.held.variable and span.held.source is not None)
     measured = trained(model)
     assert measured.starts[1] - measured.starts[0] == pytest.approx(slots, rel=0.4)
+
+
+def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
+    model = network("adam")
+    trained(model)
+    before = [keras.ops.convert_to_numpy(variable).copy() for variable in model.variables]
+    request = StepRequest(batch_size=BATCH, card=find_card("T4"))
+    with prepared(model, request, lent_zeros) as ready:
+        measured_bytes = measured_peak_bytes(training_step(ready), jit=False, device="CPU:0")
+    after = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
+    assert all(np.array_equal(was, now) for was, now in zip(before, after, strict=True))
+    assert measured_bytes == pytest.approx(replayed(model)[0].peak_bytes, rel=TOLERANCE)

@@ -1,15 +1,18 @@
 """The memory of a Keras step on TensorFlow, found without running it."""
 
 import importlib.metadata
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.measured import check_card, lent_zeros, measured_peak_bytes
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import TensorFlowStep, predict_step, training_step
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.units import format_bytes
 
 if TYPE_CHECKING:
     from fitroom.backends.tensorflow.jitted.estimate import JittedFound
@@ -23,12 +26,15 @@ _ARRAYS_NOTE = (
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    with prepared(model, request, lent_values) as ready:
+    if request.measure:
+        check_card(request.card)
+    with prepared(model, request, lent_zeros if request.measure else lent_values) as ready:
         step = training_step(ready) if request.training else predict_step(ready)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
         notes = () if jit else _cudnn_note(ready.model)
-    return TracedStep(
+        measured_bytes = measured_peak_bytes(step, jit=jit) if request.measure else None
+    traced = TracedStep(
         timeline=found.timeline,
         required_bytes=found.required_bytes,
         limit_bytes=limit_bytes,
@@ -37,6 +43,22 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         precision=ready.precision,
         versions={name: _version(name) for name in ("keras", "tensorflow")} | dict(found.versions),
         notes=(*ready.notes, *found.notes, *notes, *((_ARRAYS_NOTE,) if request.training else ())),
+    )
+    return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
+
+
+def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
+    """The prediction with the peak that was measured, and how far it was off."""
+    predicted_bytes = traced.timeline.peak_bytes
+    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
+    note = f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."
+    return replace(
+        traced,
+        timeline=traced.timeline.with_peak(measured_bytes),
+        required_bytes=max(traced.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
+        method="measured",
+        typical_error=0.0,
+        notes=(*traced.notes, note),
     )
 
 
@@ -52,12 +74,10 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
     """Whether Keras would jit the step on the card: "auto" means yes there, if all layers can be jitted."""
     if request.recipe.jit is not None:
         return request.recipe.jit
-    if model.compiled:
-        wanted = model._compile_config.config["jit_compile"]
-        if model.run_eagerly or wanted != "auto":
-            return bool(wanted) and not model.run_eagerly
-    # Keras's own answer is for the devices in this machine, where there may be no card.
-    return all(layer.supports_jit for layer in model._flatten_layers())
+    # Keras's own answer to "auto" is for the devices in this machine, where there may be no card.
+    wanted = model._compile_config.config["jit_compile"] if model.compiled else "auto"
+    is_eager = model.compiled and model.run_eagerly
+    return bool(wanted) and not is_eager and all(layer.supports_jit for layer in model._flatten_layers())
 
 
 def _cudnn_note(model: Any) -> tuple[str, ...]:
