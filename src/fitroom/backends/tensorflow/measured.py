@@ -20,7 +20,7 @@ def check_card(card: Card) -> None:
     if not tf.config.list_physical_devices("GPU"):
         raise BackendError(
             "TensorFlow does not see the card in this machine.",
-            hint="`pip install tensorflow[and-cuda]` brings what it needs; `tf.config.list_physical_devices('GPU')` tells",
+            hint="does `tf.config.list_physical_devices('GPU')` show it? `tensorflow[and-cuda]` brings CUDA",
         )
 
 
