@@ -216,6 +216,16 @@ def test_precision(precision):
     assert found.by_phase["update"]
 
 
+@pytest.mark.parametrize("optimizer", ["nadam", "adafactor", "muon"])
+def test_optimizers_that_make_or_ask_for_values(optimizer):
+    assert estimate(classifier(), optimizer=optimizer).by_kind["optimizer"] > 0
+
+
+def test_what_cudnn_would_do_in_one_kernel_is_said():
+    model = keras.Sequential([keras.Input((4, 8)), layers.LSTM(4, name="recurrent"), layers.Dense(1)])
+    assert any("recurrent may run as one cuDNN kernel" in note for note in estimate(model).notes)
+
+
 def test_predict_keeps_nothing_for_a_backward_pass():
     model = convolutions_with_shortcuts()
     training, predicting = estimate(model, 64), estimate(model, 64, training=False)
@@ -261,6 +271,18 @@ def test_a_trained_model_is_given_back_as_it_was_and_trains_on():
     assert not model.training
     model.fit(images(), labels(), batch_size=BATCH, verbose=0)
     assert int(optimizer.iterations) == 4
+
+
+def test_modules_of_pytorch_in_a_model_are_followed_and_given_back():
+    module = torch.nn.Linear(64, 1024)
+    inputs = keras.Input((64,))
+    x = layers.TorchModuleWrapper(module, output_shape=(None, 1024), name="wrapped")(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(x))
+    weight = module.weight
+    by_layer = {row.layer: row.bytes for row in estimate(model).by_layer}
+    assert by_layer["wrapped"] >= 4 * 64 * 1024 * 4
+    assert module.weight is weight
+    assert weight.grad is None
 
 
 def test_a_model_without_values_stays_without():

@@ -21,7 +21,7 @@ _KERAS_SEED = "global_seed_generator"
 @contextmanager
 def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[None]:
     """Zeros on a device for the variables and for all that the model's modules hold; without memory in a FakeMode."""
-    modules = list(torch.nn.Module.modules(model))
+    modules = modules_of(model)
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
     attributes_of_helpers = [(helper, _attributes(helper)) for helper in helpers_of(model)]
@@ -56,6 +56,12 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
             for tensors, before in zip((module._parameters, module._buffers, module._modules), contents, strict=True):
                 tensors.clear()
                 tensors.update(before)
+
+
+def modules_of(model: Any) -> list[Any]:
+    """Every layer of the model at any depth, and the PyTorch modules that layers hold."""
+    layers = model._flatten_layers()  # a functional model's layers are not modules of it in PyTorch's eyes
+    return list({id(module): module for layer in layers for module in torch.nn.Module.modules(layer)}.values())
 
 
 def helpers_of(model: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fitroom.backends.prepared import prepared
 from fitroom.backends.torch.fake_mode import FakeMode
+from fitroom.backends.torch.lent_values import modules_of
 from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
@@ -50,7 +51,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         typical_error=TYPICAL_ERROR,
         precision=ready.precision,
         versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
-        notes=(*ready.notes, *_card_note(request.card, timeline)),
+        notes=(*ready.notes, *_card_note(request.card, timeline), *_recurrent_note(model)),
     )
     return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
 
@@ -74,6 +75,16 @@ def _card_note(card: Card, timeline: Timeline) -> tuple[str, ...]:
     if card.architecture == "Hopper" or not any("convolution" in moment.name for moment in timeline.moments):
         return ()
     return ("Scratch memory of convolutions is counted as on an H200: on another card it differs by some MiB.",)
+
+
+def _recurrent_note(model: Any) -> tuple[str, ...]:
+    names = [layer.name for layer in modules_of(model) if getattr(layer, "use_cudnn", False)]
+    if not names:
+        return ()
+    return (
+        f"On the card {', '.join(names)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
+        "Keras's own loop, as with `use_cudnn=False`.",
+    )
 
 
 def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
