@@ -4,6 +4,7 @@ import contextlib
 import gc
 from collections import Counter
 from itertools import accumulate
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,7 +15,7 @@ from keras import layers
 import fitroom
 from fitroom import BackendError, InputError, ModelError, Recipe
 from fitroom.backends.prepared import prepared
-from fitroom.backends.torch import collector
+from fitroom.backends.torch import collector, measured, trace
 from fitroom.backends.torch.kernels.reductions import scratch_bytes
 from fitroom.backends.torch.platform import cpu
 from fitroom.backends.torch.step import training_steps
@@ -283,6 +284,33 @@ def test_modules_of_pytorch_in_a_model_are_followed_and_given_back():
     assert by_layer["wrapped"] >= 4 * 64 * 1024 * 4
     assert module.weight is weight
     assert weight.grad is None
+
+
+def test_measuring_runs_real_steps_and_gives_the_model_back(monkeypatch):
+    """On the CPU in place of a card, whose counters are the only thing that is made up."""
+    counters = {
+        "get_per_process_memory_fraction": lambda: 1.0,
+        "set_per_process_memory_fraction": lambda fraction: None,
+        "get_device_properties": lambda index: SimpleNamespace(total_memory=find_card("H200").memory_bytes),
+        "memory_allocated": lambda: 1000,
+        "max_memory_allocated": lambda: 100 * MIB + 1000,
+    }
+    for name, counter in counters.items():
+        monkeypatch.setattr(torch.cuda, name, counter)
+    for name in ("empty_cache", "reset_peak_memory_stats", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    monkeypatch.setattr(measured, "_DEVICE", "cpu")
+    monkeypatch.setattr(trace, "check_card", lambda card: None)
+    model = classifier(metrics=["accuracy"])
+    model.fit(images(), labels(), batch_size=BATCH, verbose=0)
+    before = state_of(model)
+    found = estimate(model, measure=True)
+    assert (found.method, found.peak_bytes, found.typical_error) == ("measured", 100 * MIB, 0.0)
+    assert sum(found.by_kind.values()) == 100 * MIB
+    assert "of what was measured" in found.notes[-1]
+    assert all(np.array_equal(was, now) for was, now in zip(before, state_of(model), strict=True))
+    model.fit(images(), labels(), batch_size=BATCH, verbose=0)
 
 
 def test_a_model_without_values_stays_without():
