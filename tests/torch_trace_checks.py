@@ -382,6 +382,8 @@ def test_models_with_a_step_and_optimizers_of_their_own():
 def test_what_cannot_be_traced_is_refused_with_a_reason():
     with pytest.raises(BackendError, match=r"torch\.compile"):
         estimate(classifier(), recipe=Recipe(jit=True))
+    with pytest.raises(InputError, match="by AMD"):
+        estimate(classifier(), gpu="MI300X")
     with pytest.raises(InputError, match="no NVIDIA GPU in this machine"):
         estimate(classifier(), measure=True)
 

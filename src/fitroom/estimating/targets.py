@@ -41,6 +41,12 @@ _LIMITS = {
 }
 
 
+def threads_per_multiprocessor(card: Card) -> int | None:
+    """How many threads one multiprocessor holds; None for cards that are not NVIDIA's."""
+    limits = _LIMITS.get(card.compute_capability) if card.compute_capability else None
+    return limits.threads if limits else None
+
+
 def target_description(card: Card, limit_bytes: int) -> str:
     """The target text for compiling without a GPU, as a `GpuTargetConfigProto` in text form.
 

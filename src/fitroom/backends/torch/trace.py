@@ -11,7 +11,7 @@ from fitroom.backends.torch.lent_values import modules_of
 from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
-from fitroom.errors import BackendError
+from fitroom.errors import BackendError, InputError
 from fitroom.estimating.allocators.replay import replay, smallest_limit_bytes
 from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
@@ -34,6 +34,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or visible_bytes(request.card.memory_bytes)
     if request.measure:
         check_card(request.card)
+    _check_nvidia(request.card)
     with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
@@ -102,6 +103,14 @@ def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
         if buffer.last is None or buffer.last >= start
     ]
     return Timeline(buffers=tuple(buffers), moments=tuple(log.moments[start:]))
+
+
+def _check_nvidia(card: Card) -> None:
+    if card.vendor != "NVIDIA":
+        raise InputError(
+            f"Estimates on PyTorch are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
+            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit`",
+        )
 
 
 def _check_eager(model: Any, request: StepRequest) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from fitroom.estimating.cards import Card
+from fitroom.estimating.targets import threads_per_multiprocessor
 
 _WARP = 32
 _MOST_THREADS = 512
 _LEAST_VALUES_A_THREAD = 16
 _MOST_VALUES_A_THREAD = 256
-_THREADS_A_MULTIPROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536}
+_USUAL_THREADS = 2048
 _PARTIAL_BYTES = 4
 """Partial results are float32, also of halves."""
 
@@ -58,7 +59,7 @@ def scratch_bytes(
     if values < height * _LEAST_VALUES_A_THREAD and values < _MOST_VALUES_A_THREAD:
         return 0  # every thread does all of an output
     values = -(-num_inputs // (height * (width if along_inputs else 1)))
-    threads = _THREADS_A_MULTIPROCESSOR.get(card.compute_capability or (0, 0), 2048)
+    threads = threads_per_multiprocessor(card) or _USUAL_THREADS
     wanted_blocks = card.sm_count * (threads // (width * height))
     grid = -(-(num_outputs // vector) // outputs_a_block)
     if values < _MOST_VALUES_A_THREAD or grid > wanted_blocks:
