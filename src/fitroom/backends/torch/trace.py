@@ -22,7 +22,7 @@ from fitroom.units import format_bytes
 TYPICAL_ERROR = None
 """The median error of benchmarks/results."""
 
-SAFETY = 0.02
+SAFETY = 0.03
 """Added to the smallest limit that the model of the allocator finds: Python may collect later than counted on."""
 
 SEGMENT_BYTES = 2 * 1024**2
