@@ -242,9 +242,9 @@ def test_a_smaller_input_dtype_and_accumulation_take_less():
     assert estimate(model, 64, recipe=Recipe(keras_accumulation=4)).peak_bytes < whole.peak_bytes
 
 
-def test_a_limit_that_is_required_lies_between_the_peak_and_a_tenth_above():
+def test_more_is_required_than_the_peak_for_what_lies_in_pieces():
     found = estimate(convolutions_with_shortcuts(), 256)
-    assert found.peak_bytes < found.required_bytes < 1.1 * found.peak_bytes
+    assert found.peak_bytes < found.required_bytes < 1.15 * found.peak_bytes
 
 
 def test_the_same_is_found_twice():
