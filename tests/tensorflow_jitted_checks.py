@@ -3,6 +3,7 @@
 The compiler is the one that is installed beside the tests, whatever its version: what is checked here holds for all.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,12 +16,14 @@ from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.jitted import compiler
 from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.jitted.hlo import hlo_of
+from fitroom.backends.tensorflow.jitted.placement import train
 from fitroom.backends.tensorflow.jitted.program import plain_program
 from fitroom.backends.tensorflow.jitted.required import WORKSPACE_BYTES, required_bytes
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.errors import BackendError, CompilerError, InputError, ModelError
 from fitroom.estimating import cache
+from fitroom.estimating.allocators.best_fit import BestFitAllocator
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER
@@ -102,10 +105,10 @@ def test_the_peak_lies_between_what_backward_needs_and_all_that_is_ever_made(tra
 
 
 def test_variables_are_updated_in_place():
-    """A new copy of weights and slots beside the old one would be three more."""
+    """Weight, two slots, a gradient, and the hole it lies in; a new copy of the first would be three more."""
     kernel_bytes = 2048 * 2048 * 4
     peak_bytes = found(wide()).timeline.peak_bytes
-    assert 3 * kernel_bytes < peak_bytes < 4.5 * kernel_bytes
+    assert 4 * kernel_bytes < peak_bytes < 5.5 * kernel_bytes
 
 
 def test_what_is_needed_counts_the_holes_that_making_variables_leaves():
@@ -121,13 +124,25 @@ def test_what_is_needed_counts_the_holes_that_making_variables_leaves():
 
     def holes_bytes(num_slots: int) -> int:
         peak_bytes = (1 + num_slots) * kernel_bytes + 2**20 + block_bytes
-        return required_bytes(step(num_slots), peak_bytes) - peak_bytes
+        return required_bytes(step(num_slots), block_bytes, peak_bytes) - peak_bytes
 
     assert 2 * kernel_bytes <= holes_bytes(0) <= 2 * kernel_bytes + spare_bytes
     # One slot fills one of them.
     assert kernel_bytes <= holes_bytes(1) <= kernel_bytes + spare_bytes
     # Two slots are the same zeros at first, in one of them, and the batch is in the other when the slots part.
     assert 2 * kernel_bytes <= holes_bytes(2) <= 2 * kernel_bytes + spare_bytes
+
+
+def test_a_hole_that_is_a_little_too_large_is_taken_whole():
+    """Making the first weight leaves a hole of twice its size, too small to be cut for the second."""
+    sizes = {"first": 100 * 2**20, "second": 150 * 2**20}
+    variables = tuple(
+        StepVariable(variable=None, shape=(size // 4,), dtype="float32", size_bytes=size, kind="weights", layer=name)
+        for name, size in sizes.items()
+    )
+    variables = (replace(variables[0], shape=(variables[0].shape[0] // 2, 2)), variables[1])
+    step = SimpleNamespace(variables=variables, batch_bytes=2**20)
+    assert train(step, 2**30, BestFitAllocator(limit_bytes=2**33)) == sum(sizes.values()) + 50 * 2**20 + 2**20 + 2**30
 
 
 def test_nearly_all_of_the_peak_belongs_to_layers(trained):

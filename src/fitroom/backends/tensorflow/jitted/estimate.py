@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 from fitroom.backends.tensorflow.jitted.compiler import compiled_timeline
 from fitroom.backends.tensorflow.jitted.library import chosen_compiler, tensorflow_version
+from fitroom.backends.tensorflow.jitted.placement import block_bytes, train
 from fitroom.backends.tensorflow.jitted.required import required_bytes
 from fitroom.backends.tensorflow.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.step import TensorFlowStep
+from fitroom.estimating.allocators.best_fit import BestFitAllocator
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import Timeline
@@ -35,9 +37,12 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
     """The step as XLA lays it out for the card of the request."""
     compiler = chosen_compiler()
     timeline = compiled_timeline(as_jitted(step), request.card, compiler.library)
+    block = block_bytes(step, timeline.peak_bytes)
+    roomy = BestFitAllocator(limit_bytes=max(limit_bytes, 4 * timeline.peak_bytes))
+    timeline = timeline.with_peak(max(timeline.peak_bytes, train(step, block, roomy)))
     return JittedFound(
         timeline=timeline,
-        required_bytes=required_bytes(step, timeline.peak_bytes),
+        required_bytes=required_bytes(step, block, timeline.peak_bytes),
         typical_error=NEAR_COMPILER_ERROR if compiler.near else OTHER_COMPILER_ERROR,
         versions={
             "keras": importlib.metadata.version("keras"),
