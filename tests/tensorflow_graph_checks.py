@@ -196,6 +196,11 @@ def test_measuring_without_a_card_is_refused():
         estimate(dense(), measure=True)
 
 
+def test_cards_of_other_makers_are_refused():
+    with pytest.raises(fitroom.FitroomError, match="NVIDIA"):
+        estimate(dense(), gpu="RX 7900 XTX")
+
+
 # What Grappler makes of the graph for a card.
 
 

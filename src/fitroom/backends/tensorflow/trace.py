@@ -11,6 +11,8 @@ from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import check_card, lent_zeros, measured_peak_bytes
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import TensorFlowStep, predict_step, training_step
+from fitroom.errors import InputError
+from fitroom.estimating.cards import Card
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.units import format_bytes
 
@@ -25,6 +27,7 @@ _ARRAYS_NOTE = (
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
+    _check_vendor(request.card)
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     if request.measure:
         check_card(request.card)
@@ -45,6 +48,14 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         notes=(*ready.notes, *found.notes, *notes, *((_ARRAYS_NOTE,) if request.training else ())),
     )
     return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
+
+
+def _check_vendor(card: Card) -> None:
+    if card.vendor != "NVIDIA":
+        raise InputError(
+            f"Estimates on TensorFlow are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
+            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit`",
+        )
 
 
 def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
