@@ -222,6 +222,23 @@ def test_optimizers_that_make_or_ask_for_values(optimizer):
     assert estimate(classifier(), optimizer=optimizer).by_kind["optimizer"] > 0
 
 
+def test_masks_and_tensors_that_a_layer_brings_along():
+    class Scaled(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.scales = keras.ops.ones((8,))
+            self.supports_masking = True
+
+        def call(self, x):
+            return x * self.scales
+
+    words = keras.Input((12,), dtype="int32")
+    x = Scaled()(layers.Embedding(50, 8, mask_zero=True)(words))
+    x = layers.LSTM(4, return_sequences=True)(x)
+    model = keras.Model(words, layers.Dense(1)(layers.GlobalAveragePooling1D()(x)))
+    assert estimate(model).peak_bytes
+
+
 def test_what_cudnn_would_do_in_one_kernel_is_said():
     model = keras.Sequential([keras.Input((4, 8)), layers.LSTM(4, name="recurrent"), layers.Dense(1)])
     assert any("recurrent may run as one cuDNN kernel" in note for note in estimate(model).notes)

@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensorMode
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_iter, tree_map
+
+DEVICE = "cpu:0"
+"""Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
+PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
 
 
 class FakeMode(FakeTensorMode):  # type: ignore[misc]
@@ -10,10 +16,32 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
+        self._stand_ins: dict[int, tuple[Any, Any]] = {}
+        """By the id of a real tensor: the tensor, so that it stays, and the fake one."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch imports its compiler, which takes seconds
+        return False  # else every operation goes through PyTorch's compiler
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.dispatch(func, types, args, kwargs or {})
+        try:
+            return self.dispatch(func, types, args, kwargs or {})
+        except RuntimeError:
+            if not any(map(_is_real, tree_iter((args, kwargs)))):
+                raise
+            args, kwargs = tree_map(self._on_the_card, (args, kwargs or {}))
+            return self.dispatch(func, types, args, kwargs)
+
+    def _on_the_card(self, value: Any) -> Any:
+        """A real tensor that a layer brings along would be on the card, wherever it is here."""
+        if not _is_real(value):
+            return value
+        if id(value) not in self._stand_ins:
+            with self:
+                fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
+            self._stand_ins[id(value)] = (value, fake)
+        return self._stand_ins[id(value)][1]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

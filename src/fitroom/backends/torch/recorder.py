@@ -15,10 +15,6 @@ from fitroom.estimating.timeline import Kind
 Kernel = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
 """An operation as the device carries it out: `kernel(recorder, operation, args, kwargs)` returns its result."""
 
-DEVICE = "cpu:0"
-"""Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
-PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
-
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Every operation a moment, every storage a buffer."""

@@ -10,10 +10,10 @@ import torch
 from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
-from fitroom.backends.torch.fake_mode import FakeMode
+from fitroom.backends.torch.fake_mode import DEVICE, FakeMode
 from fitroom.backends.torch.lent_values import lent_values, torch_dtype
 from fitroom.backends.torch.platform import Platform
-from fitroom.backends.torch.recorder import DEVICE, Recorder
+from fitroom.backends.torch.recorder import Recorder
 from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.step_log import StepLog
 from fitroom.backends.torch.whereabouts import Whereabouts

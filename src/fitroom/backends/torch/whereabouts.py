@@ -76,6 +76,8 @@ class Whereabouts:
             self._node_number = None
             return self._stack[-1] if self._stack else None
         node = torch._C._current_autograd_node()
+        if node is None:  # between two nodes
+            return self._node_layer
         number = node._sequence_nr()
         if number >= _NO_NUMBER:
             return self._owners.get(id(node.variable))

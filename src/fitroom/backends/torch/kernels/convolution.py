@@ -22,7 +22,7 @@ def convolution(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: di
     recorder.born(y)
     way: Way = "backward_input" if transposed else "forward"
     scratch = recorder.hold(
-        workspace_bytes(Convolution.of(y if transposed else x, weight, x if transposed else y, args[3:]), way)
+        workspace_bytes(Convolution.of(y if transposed else x, weight, x if transposed else y, groups), way)
     )
     for number in (*copies, scratch):
         recorder.let_go(number)
@@ -35,7 +35,7 @@ def convolution_backward(recorder: Any, operation: Any, args: tuple[Any, ...], k
     transposed = rest[3]
     layout = preferred_layout(x, weight)
     copies = [recorder.hold(copy_bytes(tensor, layout)) for tensor in ((x,) if wants_weight else ()) + (dy, weight)]
-    shape = Convolution.of(dy if transposed else x, weight, x if transposed else dy, rest)
+    shape = Convolution.of(dy if transposed else x, weight, x if transposed else dy, rest[-1])
     dx = dweight = None
     if wants_x:
         dx = torch.empty(x.shape, dtype=x.dtype, device=x.device, memory_format=layout)

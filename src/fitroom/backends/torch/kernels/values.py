@@ -1,13 +1,18 @@
 """Values that a step asks of its tensors. Fake ones have none, so it is told what holds in steady training."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 
 
 def value_of(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """True for a condition (gradients are finite, it is time to update), 1 for a number."""
+    """The value where it does not depend on others, as a counter's; else True for a condition (gradients are finite,
+    it is time to update) and 1 for a number."""
+    with contextlib.suppress(DataDependentOutputException):
+        return operation(*args, **kwargs)
     dtype = args[0].dtype
     if dtype == torch.bool:
         return True

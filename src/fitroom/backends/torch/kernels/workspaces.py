@@ -18,12 +18,11 @@ class Convolution:
     in_size: tuple[int, ...]
     out_size: tuple[int, ...]
     kernel: tuple[int, ...]
-    stride: tuple[int, ...]
     groups: int
     itemsize: int
 
     @classmethod
-    def of(cls, x: Any, weight: Any, y: Any, parameters: Any) -> "Convolution":
+    def of(cls, x: Any, weight: Any, y: Any, groups: int) -> "Convolution":
         """The convolution from `x` to `y`."""
         return cls(
             batch=x.shape[0],
@@ -32,8 +31,7 @@ class Convolution:
             in_size=tuple(x.shape[2:]),
             out_size=tuple(y.shape[2:]),
             kernel=tuple(weight.shape[2:]),
-            stride=tuple(parameters[0]),
-            groups=parameters[-1],
+            groups=groups,
             itemsize=x.element_size(),
         )
 
