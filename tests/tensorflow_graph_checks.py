@@ -119,6 +119,15 @@ def test_the_split_sums_to_the_peak_and_names_every_layer():
     assert all(estimated.by_phase.values())
 
 
+def test_layers_that_differ_by_a_number_are_told_apart():
+    sizes = {"dense": 100, "dense_1": 3000, "dense_2": 200}
+    hidden = [layers.Dense(units, name=name) for name, units in sizes.items()]
+    model = keras.Sequential([keras.Input((64,)), *hidden, layers.Dense(4, activation="softmax", name="head")])
+    found = layers_of(estimate(model, 2048, optimizer="sgd"))
+    assert set(sizes) <= set(found)
+    assert found["dense_1"] > 5 * max(found["dense"], found["dense_2"])
+
+
 def test_one_activation_of_the_size_of_the_convolution_is_kept_for_each_use():
     """The convolution's output, and its normalised copy with what the activation keeps of it."""
     one = BATCH * SIZE * SIZE * 32 * 4

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fitroom.backends.keras_layers import layer_names, owners_of_variables
+from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
 from fitroom.errors import ModelError
 from fitroom.estimating.timeline import Kind
@@ -53,6 +53,9 @@ class TensorFlowStep:
     """Weights, then the optimizer's, then those of metrics."""
 
     layer_names: frozenset[str]
+    layer_paths: frozenset[str]
+    """Of every layer, of those that hold others and of those within."""
+
     training: bool
 
     @property
@@ -120,7 +123,15 @@ def _tensorflow_step(
         concrete=concrete,
         variables=tuple(found.values()),
         layer_names=layer_names(model),
+        layer_paths=_all_paths(model),
         training=training,
+    )
+
+
+def _all_paths(model: Any) -> frozenset[str]:
+    paths = {path for path, _ in layer_paths(model)} | set(owners_of_variables(model).values())
+    return frozenset(
+        "/".join(parts[:end]) for parts in (p.split("/") for p in paths) for end in range(1, len(parts) + 1)
     )
 
 

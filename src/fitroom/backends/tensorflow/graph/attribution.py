@@ -21,10 +21,10 @@ class Attribution:
     """The layers and phases of a program's operations."""
 
     def __init__(
-        self, program: Program, variables: Mapping[str, StepVariable], layer_names: frozenset[str], *, training: bool
+        self, program: Program, variables: Mapping[str, StepVariable], layer_paths: frozenset[str], *, training: bool
     ) -> None:
         """`variables` are named after their handles."""
-        self._program, self._layer_names = program, layer_names
+        self._program, self._layer_paths = program, layer_paths
         self._layers = [self._named_layer(operation) for operation in program.operations]
         writes = [each for each in program.operations if _writes(each, program) in variables]
         # What a layer writes by itself is named after it: BatchNormalization's statistics.
@@ -49,12 +49,16 @@ class Attribution:
         return special.get(self._program.operations[index].op) or _KINDS[self._phases[index]]
 
     def _named_layer(self, operation: Operation) -> str | None:
-        parts = []
+        path = ""
         for part in operation.name.split("/")[:-1]:
-            name = part if part in self._layer_names else _NUMBER.sub("", part)
-            if name in self._layer_names:
-                parts.append(name)
-        return "/".join(dict.fromkeys(parts)) or None
+            # Keras opens each scope twice, and only what is in the second has operations: it has a number of its own.
+            for name in (_NUMBER.sub("", part), part):
+                longer = f"{path}/{name}" if path else name
+                # What is not within the layer is an operation that is called like another one: "add_1".
+                if longer in self._layer_paths:
+                    path = longer
+                    break
+        return path or None
 
     def _find_phases(self, updates: Iterable[Operation], *, training: bool) -> list[Phase]:
         """Backward is what is named so, and what follows from it without being the optimizer's."""

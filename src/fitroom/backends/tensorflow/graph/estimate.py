@@ -61,7 +61,7 @@ def _branches(program: Program) -> tuple[bool, ...]:
 def _timeline(
     replayed: Replayed, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
 ) -> Timeline:
-    attribution = Attribution(program, variables, step.layer_names, training=step.training)
+    attribution = Attribution(program, variables, step.layer_paths, training=step.training)
     first_of_phase = {attribution.phase(each.index): at for at, each in reversed(list(enumerate(replayed.moments)))}
     asked = sorted({*first_of_phase.values(), *(span.first for span in replayed.spans)})
     # Nothing is said of other moments, at which nothing is asked for: there are many, and none is a peak.
