@@ -20,7 +20,7 @@ from fitroom.estimating.step import StepRequest
 
 BATCH = 1024
 FEATURES = 256
-TOLERANCE = 0.2
+TOLERANCE = 0.25
 """The CPU runs operations in another order than a GPU, several at once, and its regions grow."""
 
 
