@@ -1,8 +1,9 @@
 """The memory of a step in graph mode, found without running it."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 
 from fitroom.backends.tensorflow.graph.attribution import Attribution
 from fitroom.backends.tensorflow.graph.convolution import PLAIN
@@ -10,7 +11,7 @@ from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.program import Program, program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
 from fitroom.backends.tensorflow.graph.required import required_bytes
-from fitroom.backends.tensorflow.graph.residents import residents_of
+from fitroom.backends.tensorflow.graph.residents import Resident, residents_of
 from fitroom.backends.tensorflow.graph.scratch import scratch_plan
 from fitroom.backends.tensorflow.graph.values import Held
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
@@ -21,6 +22,7 @@ from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
 TYPICAL_ERROR: float | None = None
 """The median error against what was measured on an H200; None until it is."""
 
+_PROCESSES = 5
 _ROOM_BYTES = 2**50
 """No card has as much: the step is replayed as if nothing could run out."""
 
@@ -41,16 +43,23 @@ def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
     program = program_of(optimised_graph(step, request.card))
     residents = residents_of(step)
-    replayed = {
-        taken: replay(program, residents, scratch_plan, _ROOM_BYTES, branch=taken) for taken in _branches(program)
-    }
-    branch, largest = max(replayed.items(), key=lambda each: each[1].peak_bytes)
+    usual = {taken: _usual_process(program, residents, branch=taken) for taken in _branches(program)}
+    branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)
     return GraphFound(
         timeline=_timeline(largest, program, step, {each.name: each.variable for each in residents}),
         required_bytes=required_bytes(program, residents, scratch_plan, largest.peak_bytes, branch=branch),
         typical_error=TYPICAL_ERROR,
         notes=_notes(program),
     )
+
+
+def _usual_process(program: Program, residents: Sequence[Resident], *, branch: bool) -> Replayed:
+    """Of a few processes, which all differ a little, the one whose peak is nearest to their mean."""
+    processes = [
+        replay(program, residents, scratch_plan, _ROOM_BYTES, branch=branch, seed=seed) for seed in range(_PROCESSES)
+    ]
+    mean_bytes = mean(each.peak_bytes for each in processes)
+    return min(processes, key=lambda each: abs(each.peak_bytes - mean_bytes))
 
 
 def _branches(program: Program) -> tuple[bool, ...]:

@@ -1,9 +1,12 @@
 """TensorFlow's executor, replayed: which operation runs when.
 
 On a GPU one thread takes operations from a queue, first in, first out; one that has all its inputs joins the queue.
+Those that wait for nothing, and those that wait for the same tensor where they are many, come in the order of their
+addresses in memory: it stays the same for a process and differs from the next.
 Loops run in frames, one iteration after another or several at once; what a branch not taken would make is dead.
 """
 
+import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +21,9 @@ Watcher = Callable[[Operation], None]
 
 _LATE = ("Square",)
 """Of several operations that wait for the same tensor these come last: so it was on an H200, in every step of Adam."""
+
+_MANY = 8
+"""Up to as many edges of a node TensorFlow keeps in the order in which they were made."""
 
 _DATA = -1
 """In place of an input's number: the edge carries no data but an order."""
@@ -52,7 +58,8 @@ class _Frame:
 class Executor:
     """Runs a program step by step."""
 
-    def __init__(self, program: Program, kernels: Kernels) -> None:
+    def __init__(self, program: Program, kernels: Kernels, *, seed: int = 0) -> None:
+        """`seed` stands for the addresses of a process."""
         self.program, self.kernels = program, kernels
         operations = program.operations
         self._consumers: list[list[tuple[int, int, int]]] = [[] for _ in operations]
@@ -64,6 +71,12 @@ class Executor:
                 self._followers[source].append(operation.index)
         for consumers in self._consumers:
             consumers.sort(key=lambda consumer: operations[consumer[1]].op in _LATE)
+        addresses = random.Random(seed)
+        self._roots = [each.index for each in operations if not each.inputs and not each.control_inputs]
+        addresses.shuffle(self._roots)
+        for consumers in self._consumers:
+            if len(consumers) > _MANY:
+                addresses.shuffle(consumers)
         self._num_entering = Counter(
             each.attributes["frame_name"].s.decode() for each in operations if each.op == "Enter"
         )
@@ -80,9 +93,8 @@ class Executor:
         self._branch = branch
         main = _Iteration(_Frame(parent=None), 0)
         main.frame.iterations[0] = main
-        for operation in self.program.operations:
-            if not operation.inputs and not operation.control_inputs:
-                self._make_ready(operation.index, main, is_dead=False)
+        for index in self._roots:
+            self._make_ready(index, main, is_dead=False)
         num_run = 0
         while self._ready:
             index, iteration, is_dead = self._ready.popleft()

@@ -11,8 +11,9 @@ from fitroom.estimating.allocators.best_fit import DoesNotFitError
 _PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as parts of the peak."""
 
-_MARGIN = 1.03
-"""How memory falls into pieces depends on the order of operations that run at the same time."""
+_MARGIN = 1.02
+_PROCESSES = 2
+"""How memory falls into pieces differs from process to process: the limit must hold two of them, and a margin."""
 
 
 def required_bytes(
@@ -25,7 +26,8 @@ def required_bytes(
     """
     for part in _PARTS:
         try:
-            replay(program, residents, scratch, int(peak_bytes * part), branch=branch, num_steady=1)
+            for seed in range(_PROCESSES):
+                replay(program, residents, scratch, int(peak_bytes * part), branch=branch, num_steady=1, seed=seed)
         except DoesNotFitError:
             continue
         return int(peak_bytes * part * _MARGIN)
