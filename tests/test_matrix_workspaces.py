@@ -1,4 +1,4 @@
-"""Products of float32 take cuBLAS's workspace on a card; those of half precision, and all else, take none."""
+"""Large products of float32 take cuBLAS's workspace on a card; small ones, those of half precision, all else: none."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from fitroom.estimating.cards import find_card
 MIB = 2**20
 
 
-def program(name: str, *operand_dtypes: str) -> Dump:
-    """One instruction after its operands."""
+def program(name: str, *operand_dtypes: str, side: int = 1024) -> Dump:
+    """One instruction on squares after its operands."""
     operands = tuple(f"operand.{number}" for number in range(len(operand_dtypes)))
     made = {
-        operand: Instruction("copy", dtype, "", (), None)
+        operand: Instruction("copy", f"{dtype}[{side},{side}]", "", (), None)
         for operand, dtype in zip(operands, operand_dtypes, strict=True)
     }
-    made[name] = Instruction("fusion", "f32", "", operands, "computation")
+    made[name] = Instruction("fusion", f"f32[{side},{side}]", "", operands, "computation")
     return Dump(Program(made, {}), Schedule([*operands, name], {}), [])
 
 
@@ -36,3 +36,8 @@ def test_a_product_of_float32_takes_what_xla_has_for_cublas(gpu, workspace_bytes
 )
 def test_nothing_else_takes_any(name, dtypes):
     assert list(matrix_workspaces(program(name, *dtypes), find_card("H200"))) == []
+
+
+def test_a_small_product_stays_with_xla():
+    dump = program("gemm_fusion_dot.3", "f32", "f32", side=64)
+    assert list(matrix_workspaces(dump, find_card("H200"))) == []

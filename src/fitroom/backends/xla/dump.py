@@ -5,6 +5,7 @@ Text files of one dump, each parsed into the few facts an estimate needs: `*afte
 (sizes and places).
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,13 +41,23 @@ class Instruction:
     """One line of the optimised program."""
 
     opcode: str
-    dtype: str
-    """Of its result, as in "f32"; of the first part where there are several."""
+    shape: str
+    """Of its result, as in "f32[8,16]"; of the first part where there are several."""
     op_name: str
     """Where it comes from in the traced function; "" where XLA made it."""
     operands: tuple[str, ...]
     called: str | None
     """The computation that it fuses or loops over."""
+
+    @property
+    def dtype(self) -> str:
+        """Of its result, as in "f32"."""
+        return self.shape.partition("[")[0]
+
+    @property
+    def num_elements(self) -> int:
+        """Of its result."""
+        return math.prod(map(int, re.findall(r"\d+", self.shape.partition("[")[2])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +157,7 @@ def _parse_program(text: str) -> Program:
             arguments = definition[: called.start()] if called else definition
             instructions[name] = Instruction(
                 opcode=opcode[1] if opcode else "",
-                dtype=definition.lstrip("(").partition("[")[0],
+                shape=definition.lstrip("(").partition("]")[0] + "]",
                 op_name=op_name[1] if op_name else "",
                 operands=tuple(_OPERAND.findall(arguments)),
                 called=called[1] if called else None,
