@@ -64,7 +64,8 @@ def _usual_process(program: Program, residents: Sequence[Resident], *, branch: b
 
 def _branches(program: Program) -> tuple[bool, ...]:
     """Which way to take where only the running step could tell: both, where there is such a place."""
-    return (True, False) if any(operation.op == "Switch" for operation in program.operations) else (True,)
+    deciding = {each.inputs[1][0] for each in program.operations if each.op == "Switch"}
+    return (True, False) if any(program.operations[index].op != "LoopCond" for index in deciding) else (True,)
 
 
 def _timeline(
