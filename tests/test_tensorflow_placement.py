@@ -21,7 +21,7 @@ from keras import layers
 
 from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.jitted.placement import block_bytes
-from fitroom.backends.tensorflow.jitted.required import required_bytes
+from fitroom.backends.tensorflow.jitted.required import smallest_limit_bytes
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.step import training_step
 from fitroom.estimating.cards import find_card
@@ -52,7 +52,8 @@ for epoch in ("first", "steady"):
 request = StepRequest(batch_size=BATCH, card=find_card("T4"))
 with prepared(model, request, lent_values) as ready:
     step = training_step(ready)
-    found["required"] = required_bytes(step, block_bytes(step, found["steady"]), found["steady"])
+    smallest = smallest_limit_bytes(step, block_bytes(step, found["steady"]), found["steady"])
+    found["required"] = smallest + step.batch_bytes
 print(json.dumps(found))
 """
 
