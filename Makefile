@@ -20,7 +20,8 @@ lint: $(READY)
 
 # Without a GPU: predicts anew what was measured on one, and writes the tables of docs/ from it.
 bench: $(READY)
-	$(BIN)/python benchmarks/compare_jax.py --again
+	$(BIN)/python benchmarks/accuracy.py predict --again
+	$(BIN)/python benchmarks/accuracy_plot.py
 	$(BIN)/python benchmarks/accuracy_page.py
 
 # The pictures in README and docs, from real estimates.

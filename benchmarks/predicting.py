@@ -29,7 +29,8 @@ def main() -> None:
     from case_models import STEPS, build, samples
 
     limit = int(arguments.limit) if (arguments.limit or "").isdigit() else arguments.limit
-    found = fitroom.estimate(build(case), case.batch_size, gpu=arguments.gpu, limit=limit)
+    recipe = fitroom.Recipe(jit=case.jit if case.backend == "tensorflow" else None)
+    found = fitroom.estimate(build(case), case.batch_size, recipe=recipe, gpu=arguments.gpu, limit=limit)
     beside_bytes = 0  # what `fit` has on the card that is no part of the step
     if case.feed == "fit" and case.backend == "jax":
         beside_bytes = found.by_kind["input"]  # the next batch

@@ -2,8 +2,8 @@
 
     python examples/demo.py
 
-First: what training Xception takes on cards that are not here. Then: that memory limits are real, with TensorFlow's
-own allocator on the CPU.
+First: what training Xception takes on cards that are not here, and on each backend. Then: that memory limits are real,
+with TensorFlow's own allocator on the CPU.
 """
 
 import logging
@@ -34,6 +34,8 @@ def main() -> None:
     estimates = estimate_cards(console)
     console.print(estimates[0])
     console.print(cards_table(estimates))
+    console.rule("The same step on each backend")
+    estimate_backends()
     console.rule("Memory limits are real: a small CNN under two of them")
     for limit_mb in LIMITS_MB:
         train_under_limit(limit_mb)
@@ -47,6 +49,13 @@ def estimate_cards(console: Console) -> list[fitroom.Estimate]:
         console.print(f"compiling the step for {card} ...", style="dim")
         estimates.append(fitroom.estimate(model, BATCH_SIZE, gpu=card))
     return estimates
+
+
+def estimate_backends() -> None:
+    """Xception on JAX, TensorFlow and PyTorch, side by side, as the command line does it."""
+    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
+    command = [sys.executable, "-m", "fitroom", "estimate", "xception", "--image-size", "299"]
+    subprocess.run([*command, "--batch-size", str(BATCH_SIZE), "--backend", "all", "--gpu", "H200"], env=environment)
 
 
 def cards_table(estimates: list[fitroom.Estimate]) -> Table:

@@ -26,11 +26,11 @@ _AHEAD_NOTE = (
     "they are counted in what is needed, not in the peak of the step."
 )
 
-COMPILED_ERROR = 0.0004
-"""The median error of benchmarks/results/jax_h200.json: a compiler of the version that the card runs."""
+COMPILED_ERROR = 0.0003
+"""The median error of benchmarks/results/predicted.jsonl: a compiler of the version that the card runs."""
 
 OTHER_COMPILER_ERROR = 0.0031
-"""The median error of benchmarks/results/jax_h200_xla_0.10.2.json: a compiler of another version."""
+"""The median error of benchmarks/results/predicted_jax_0.10.2.jsonl: a compiler of another version."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,13 @@ _ARRAYS_NOTE = (
 )
 
 
+_AUTO = "auto"
+_AUTO_NOTE = (
+    'Jitted, as `jit_compile="auto"` is on a card: where there is none Keras forgets what it was compiled with. '
+    "--no-jit (`Recipe(jit=False)`) is the step without XLA."
+)
+
+
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
     _check_vendor(request.card)
@@ -35,7 +42,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         step = training_step(ready) if request.training else predict_step(ready)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
-        notes = () if jit else _cudnn_note(ready.model)
+        notes = _jit_note(request) if jit else _cudnn_note(ready.model)
         measured_bytes = measured_peak_bytes(step, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
@@ -85,10 +92,20 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
     """Whether Keras would jit the step on the card: "auto" means yes there, if all layers can be jitted."""
     if request.recipe.jit is not None:
         return request.recipe.jit
-    # Keras's own answer to "auto" is for the devices in this machine, where there may be no card.
-    wanted = model._compile_config.config["jit_compile"] if model.compiled else "auto"
     is_eager = model.compiled and model.run_eagerly
+    wanted = model.jit_compile if model.compiled and _has_card() else _AUTO
     return bool(wanted) and not is_eager and all(layer.supports_jit for layer in model._flatten_layers())
+
+
+def _jit_note(request: StepRequest) -> tuple[str, ...]:
+    return (_AUTO_NOTE,) if request.recipe.jit is None and not _has_card() else ()
+
+
+def _has_card() -> bool:
+    """Whether TensorFlow sees a GPU here."""
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("GPU"))
 
 
 def _cudnn_note(model: Any) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import Timeline
 
-NEAR_COMPILER_ERROR: float | None = None
-"""The median error with a compiler near TensorFlow's own XLA."""
+NEAR_COMPILER_ERROR = 0.0041
+"""The median error of benchmarks/results/predicted.jsonl: a compiler near TensorFlow's own XLA."""
 
 OTHER_COMPILER_ERROR: float | None = None
-"""The median error with a compiler of another version."""
+"""The median error of benchmarks/results/predicted_tf_0.10.2.jsonl: a compiler of another version."""
 
 
 @dataclass(frozen=True, kw_only=True)
