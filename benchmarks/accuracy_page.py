@@ -235,12 +235,13 @@ def cap_rows() -> list[str]:
 
 def smallest_row(found: dict[str, Any]) -> str:
     """One bisection."""
-    required_bytes, works, fails = (
-        found[key] for key in ("required_bytes", "smallest_factor", "largest_failing_factor")
-    )
-    above = percent(1 / fails - 1) if fails else "not found"
-    failing = f"{int(required_bytes * fails):,}" if fails else "none tried"
-    return f"| {found['name']} | {required_bytes:,} | {int(required_bytes * works):,} | {failing} | {above} |"
+    name, works, fails = found["name"], found["smallest_factor"], found["largest_failing_factor"]
+    start = f"| {name} | {found['required_bytes']:,} |"
+    if name in {run["name"] for run in capped() if not run["runs"]}:
+        return f"{start} - | 100 % | it is below it |"
+    if fails is None:
+        return f"{start} {100 * works:.0f} % | not found | {percent(1 / works - 1)} and more |"
+    return f"{start} {100 * works:.0f} % | {100 * fails:.0f} % | {percent(1 / fails - 1)} |"
 
 
 def peer_rows(found: list[Compared]) -> list[str]:

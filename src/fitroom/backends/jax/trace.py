@@ -29,7 +29,7 @@ _AHEAD_NOTE = (
 COMPILED_ERROR = 0.0003
 """The median error of benchmarks/results/predicted.jsonl: a compiler of the version that the card runs."""
 
-OTHER_COMPILER_ERROR = 0.0031
+OTHER_COMPILER_ERROR = 0.001
 """The median error of benchmarks/results/predicted_jax_0.10.2.jsonl: a compiler of another version."""
 
 

@@ -17,7 +17,7 @@ from fitroom.estimating.timeline import Timeline
 NEAR_COMPILER_ERROR = 0.0041
 """The median error of benchmarks/results/predicted.jsonl: a compiler near TensorFlow's own XLA."""
 
-OTHER_COMPILER_ERROR: float | None = None
+OTHER_COMPILER_ERROR = 0.0208
 """The median error of benchmarks/results/predicted_tf_0.10.2.jsonl: a compiler of another version."""
 
 
