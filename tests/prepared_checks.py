@@ -11,8 +11,8 @@ from fitroom.backends.jax.step import training_step
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
+from sample_models import SIZE, classifier
 
-SIZE = 32
 BATCH = 4
 
 
@@ -20,21 +20,6 @@ BATCH = 4
 def plain_policy():
     yield
     keras.config.set_dtype_policy("float32")
-
-
-def classifier(**compile_arguments) -> keras.Model:
-    """Convolution, BatchNormalization and Dropout."""
-    inputs = keras.Input((SIZE, SIZE, 3))
-    x = layers.Conv2D(32, 3, padding="same", name="conv")(inputs)
-    x = layers.BatchNormalization(name="norm")(x)
-    x = layers.ReLU(name="relu")(x)
-    x = layers.GlobalAveragePooling2D(name="pool")(x)
-    x = layers.Dropout(0.5, name="dropout")(x)
-    x = layers.Dense(10, activation="softmax", name="head")(x)
-    model = keras.Model(inputs, x, name="classifier")
-    if compile_arguments:
-        model.compile(**{"optimizer": "adam", "loss": "sparse_categorical_crossentropy"} | compile_arguments)
-    return model
 
 
 def estimate(model: keras.Model, batch_size: int = BATCH, **arguments) -> fitroom.Estimate:

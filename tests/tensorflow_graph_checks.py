@@ -16,8 +16,8 @@ from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import training_step
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
+from sample_models import SIZE, classifier
 
-SIZE = 32
 BATCH = 64
 GRAPH = Recipe(jit=False)
 
@@ -26,21 +26,6 @@ GRAPH = Recipe(jit=False)
 def plain_policy():
     yield
     keras.config.set_dtype_policy("float32")
-
-
-def classifier(**compile_arguments) -> keras.Model:
-    """Convolution, BatchNormalization and Dropout."""
-    inputs = keras.Input((SIZE, SIZE, 3))
-    x = layers.Conv2D(32, 3, padding="same", name="conv")(inputs)
-    x = layers.BatchNormalization(name="norm")(x)
-    x = layers.ReLU(name="relu")(x)
-    x = layers.GlobalAveragePooling2D(name="pool")(x)
-    x = layers.Dropout(0.5, name="dropout")(x)
-    x = layers.Dense(10, activation="softmax", name="head")(x)
-    model = keras.Model(inputs, x, name="classifier")
-    if compile_arguments:
-        model.compile(**{"optimizer": "adam", "loss": "sparse_categorical_crossentropy"} | compile_arguments)
-    return model
 
 
 def dense(units: int = 1024) -> keras.Model:

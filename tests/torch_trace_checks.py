@@ -21,31 +21,16 @@ from fitroom.backends.torch.platform import cpu
 from fitroom.backends.torch.step import training_steps
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
+from sample_models import ADAM_AND_LOSS, SIZE, classifier
 
 MIB = 1024**2
-SIZE = 32
 BATCH = 4
-ADAM_AND_LOSS = {"optimizer": "adam", "loss": "sparse_categorical_crossentropy"}
 
 
 @pytest.fixture(autouse=True)
 def plain_policy():
     yield
     keras.config.set_dtype_policy("float32")
-
-
-def classifier(**compile_arguments) -> keras.Model:
-    inputs = keras.Input((SIZE, SIZE, 3))
-    x = layers.Conv2D(32, 3, padding="same", name="conv")(inputs)
-    x = layers.BatchNormalization(name="norm")(x)
-    x = layers.ReLU(name="relu")(x)
-    x = layers.GlobalAveragePooling2D(name="pool")(x)
-    x = layers.Dropout(0.5, name="dropout")(x)
-    x = layers.Dense(10, activation="softmax", name="head")(x)
-    model = keras.Model(inputs, x, name="classifier")
-    if compile_arguments:
-        model.compile(**ADAM_AND_LOSS | compile_arguments)
-    return model
 
 
 def dense_with_shortcuts() -> keras.Model:

@@ -67,3 +67,14 @@ def precision_of(model: Any) -> str:
     """The dtype policy that most layers with weights follow."""
     policies = Counter(layer.dtype_policy.name for _, layer in layer_paths(model) if layer.weights)
     return str(policies.most_common(1)[0][0] if policies else model.dtype_policy.name)
+
+
+def cudnn_loops_note(model: Any) -> tuple[str, ...]:
+    """Said where the card may run recurrent layers as kernels that cannot be traced without it."""
+    paths = [path for path, layer in layer_paths(model) if getattr(layer, "use_cudnn", False)]
+    if not paths:
+        return ()
+    return (
+        f"On the card {', '.join(paths)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
+        "Keras's own loop, as with `use_cudnn=False`.",
+    )

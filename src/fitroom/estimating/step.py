@@ -1,13 +1,14 @@
 """What an estimate asks of a backend, and what the backend answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fitroom.estimating.cards import Card
 from fitroom.estimating.result import Method
 from fitroom.estimating.timeline import Timeline
 from fitroom.recipe import Recipe
+from fitroom.units import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +55,21 @@ class TracedStep:
     """Whether a smaller limit makes another step, as with XLA, which recomputes to come under one."""
 
     notes: tuple[str, ...] = ()
+
+    def as_measured(self, measured_bytes: int) -> "TracedStep":
+        """The same with the peak that was measured, and a note on how far the prediction was off."""
+        predicted_bytes = self.timeline.peak_bytes
+        return replace(
+            self,
+            timeline=self.timeline.with_peak(measured_bytes),
+            required_bytes=max(self.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
+            method="measured",
+            typical_error=0.0,
+            notes=(*self.notes, difference_note(predicted_bytes, measured_bytes)),
+        )
+
+
+def difference_note(predicted_bytes: int, measured_bytes: int) -> str:
+    """How far a prediction is from what was measured, in words."""
+    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
+    return f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."

@@ -1,6 +1,6 @@
 """The real Keras step on JAX, traced without running it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import jax
 import keras
 
 from fitroom.backends.jax.scope import JaxScopes
-from fitroom.backends.keras_layers import layer_names, owners_of_variables
+from fitroom.backends.keras_layers import layer_names, owners_of_slots, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.xla.argument import Argument
 from fitroom.errors import ModelError
@@ -102,7 +102,7 @@ def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch:
     """`groups` are the variables of the state in Keras's order: trainable, not trainable, optimizer, metrics."""
     kinds: tuple[Kind, ...] = ("weights", "weights", "optimizer", "other")
     owners = owners_of_variables(model)
-    owners |= _owners_of_slots(model, owners) if len(groups) > 2 else {}
+    owners |= owners_of_slots(model, owners) if len(groups) > 2 else {}
     state = tuple([_struct(variable) for variable in group] for group in groups)
     arguments = [
         Argument(size_bytes=_size_bytes(variable), kind=kind, layer=owners.get(id(variable)))
@@ -117,25 +117,6 @@ def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch:
         arguments=tuple(arguments),
         layer_names=layer_names(model),
     )
-
-
-def _owners_of_slots(model: Any, owners: dict[int, str]) -> dict[int, str]:
-    """The layer that each optimizer variable serves: its name starts with the name of the weight it is for."""
-    weights = {v.path.replace("/", "_"): owners.get(id(v)) for v in model.trainable_variables}
-    found = {}
-    for slot in model.optimizer.variables:
-        for name in _prefixes(slot.path.rpartition("/")[2]):
-            if layer := weights.get(name):
-                found[id(slot)] = layer
-                break
-    return found
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    """`a_b_c`, `a_b`, `a`: longest first."""
-    while name:
-        yield name
-        name = name.rpartition("_")[0]
 
 
 def _build_trackers(model: Any, x: Any, y: Any) -> None:

@@ -13,9 +13,8 @@ from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import Card
 from fitroom.estimating.result import Method
-from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.estimating.step import StepRequest, TracedStep, difference_note
 from fitroom.estimating.timeline import Timeline
-from fitroom.units import format_bytes
 
 BATCHES_AHEAD = 2
 """How many further batches `fit` may have on the card while it trains one: it copies the next one ahead, and does
@@ -73,7 +72,7 @@ def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -
     if request.measure:
         predicted = _predict(step, request.card, limit_bytes)
         timeline = measured_timeline(step, request.card, limit_bytes)
-        difference = _difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
+        difference = difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
         return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
     return _predict(step, request.card, limit_bytes)
 
@@ -113,11 +112,6 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     if not recomputed:
         return ()
     return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
-
-
-def _difference_note(predicted_bytes: int, measured_bytes: int) -> str:
-    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
-    return f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."
 
 
 def _versions() -> dict[str, str]:

@@ -1,13 +1,13 @@
 """The real Keras step on TensorFlow, traced without running it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_variables
+from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
 from fitroom.backends.prepared import PreparedModel
 from fitroom.errors import ModelError
 from fitroom.estimating.timeline import Kind
@@ -111,7 +111,7 @@ def _tensorflow_step(
     owners = owners_of_variables(model)
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
-        owners |= _owners_of_slots(model, owners)
+        owners |= owners_of_slots(model, owners)
         groups += [("optimizer", model.optimizer.variables), ("other", model.metrics_variables)]
     found: dict[int, StepVariable] = {}
     for kind, variables in groups:
@@ -146,25 +146,6 @@ def _step_variable(variable: Any, kind: Kind, layer: str | None) -> StepVariable
         kind=kind,
         layer=layer,
     )
-
-
-def _owners_of_slots(model: Any, owners: dict[int, str]) -> dict[int, str]:
-    """The layer that each optimizer variable serves: its name starts with the name of the weight it is for."""
-    weights = {v.path.replace("/", "_"): owners.get(id(v)) for v in model.trainable_variables}
-    found = {}
-    for slot in model.optimizer.variables:
-        for name in _prefixes(slot.path.rpartition("/")[2]):
-            if layer := weights.get(name):
-                found[id(slot)] = layer
-                break
-    return found
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    """`a_b_c`, `a_b`, `a`: longest first."""
-    while name:
-        yield name
-        name = name.rpartition("_")[0]
 
 
 def _build_trackers(model: Any, x: Any, y: Any) -> None:

@@ -1,20 +1,17 @@
 """The memory of a Keras step on TensorFlow, found without running it."""
 
 import importlib.metadata
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.keras_layers import layer_paths
+from fitroom.backends.keras_layers import cudnn_loops_note
 from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import check_card, lent_zeros, measured_peak_bytes
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import TensorFlowStep, predict_step, training_step
-from fitroom.errors import InputError
-from fitroom.estimating.cards import Card
+from fitroom.backends.vendor import check_nvidia
 from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.units import format_bytes
 
 if TYPE_CHECKING:
     from fitroom.backends.tensorflow.jitted.estimate import JittedFound
@@ -23,7 +20,6 @@ _ARRAYS_NOTE = (
     "`fit` on NumPy arrays copies all of them to the card, and their size comes on top; a `tf.data.Dataset` stays "
     "with the host."
 )
-
 
 _AUTO = "auto"
 _AUTO_NOTE = (
@@ -34,7 +30,7 @@ _AUTO_NOTE = (
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
-    _check_vendor(request.card)
+    check_nvidia(request.card, "TensorFlow")
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     if request.measure:
         check_card(request.card)
@@ -42,7 +38,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         step = training_step(ready) if request.training else predict_step(ready)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
-        notes = _jit_note(request) if jit else _cudnn_note(ready.model)
+        notes = _jit_note(request) if jit else cudnn_loops_note(ready.model)
         measured_bytes = measured_peak_bytes(step, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
@@ -54,30 +50,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         versions={name: _version(name) for name in ("keras", "tensorflow")} | dict(found.versions),
         notes=(*ready.notes, *found.notes, *notes, *((_ARRAYS_NOTE,) if request.training else ())),
     )
-    return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
-
-
-def _check_vendor(card: Card) -> None:
-    if card.vendor != "NVIDIA":
-        raise InputError(
-            f"Estimates on TensorFlow are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
-            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit`",
-        )
-
-
-def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
-    """The prediction with the peak that was measured, and how far it was off."""
-    predicted_bytes = traced.timeline.peak_bytes
-    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
-    note = f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."
-    return replace(
-        traced,
-        timeline=traced.timeline.with_peak(measured_bytes),
-        required_bytes=max(traced.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
-        method="measured",
-        typical_error=0.0,
-        notes=(*traced.notes, note),
-    )
+    return traced if measured_bytes is None else traced.as_measured(measured_bytes)
 
 
 def _find(step: TensorFlowStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> "GraphFound | JittedFound":
@@ -106,16 +79,6 @@ def _has_card() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("GPU"))
-
-
-def _cudnn_note(model: Any) -> tuple[str, ...]:
-    paths = [path for path, layer in layer_paths(model) if getattr(layer, "use_cudnn", False)]
-    if not paths:
-        return ()
-    return (
-        f"On the card {', '.join(paths)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
-        "Keras's own loop, as with `use_cudnn=False`.",
-    )
 
 
 def _version(name: str) -> str:

@@ -2,22 +2,21 @@
 
 import importlib.metadata
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
+from fitroom.backends.keras_layers import cudnn_loops_note
 from fitroom.backends.prepared import prepared
 from fitroom.backends.torch.fake_mode import FakeMode
-from fitroom.backends.torch.lent_values import modules_of
 from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
-from fitroom.errors import BackendError, InputError
+from fitroom.backends.vendor import check_nvidia
+from fitroom.errors import BackendError
 from fitroom.estimating.allocators.replay import replay, smallest_limit_bytes
 from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Buffer, Timeline
-from fitroom.units import format_bytes
 
 TYPICAL_ERROR = 0.0005
 """The median error of the held-out cases in benchmarks/results/predicted.jsonl."""
@@ -34,7 +33,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or visible_bytes(request.card.memory_bytes)
     if request.measure:
         check_card(request.card)
-    _check_nvidia(request.card)
+    check_nvidia(request.card, "PyTorch")
     with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
@@ -52,40 +51,15 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         typical_error=TYPICAL_ERROR,
         precision=ready.precision,
         versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
-        notes=(*ready.notes, *_card_note(request.card, timeline), *_recurrent_note(model)),
+        notes=(*ready.notes, *_card_note(request.card, timeline), *cudnn_loops_note(model)),
     )
-    return traced if measured_bytes is None else _as_measured(traced, measured_bytes)
-
-
-def _as_measured(traced: TracedStep, measured_bytes: int) -> TracedStep:
-    """The prediction with the peak that was measured, and how far it was off."""
-    predicted_bytes = traced.timeline.peak_bytes
-    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
-    note = f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."
-    return replace(
-        traced,
-        timeline=traced.timeline.with_peak(measured_bytes),
-        required_bytes=max(traced.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
-        method="measured",
-        typical_error=0.0,
-        notes=(*traced.notes, note),
-    )
+    return traced if measured_bytes is None else traced.as_measured(measured_bytes)
 
 
 def _card_note(card: Card, timeline: Timeline) -> tuple[str, ...]:
     if card.architecture == "Hopper" or not any("convolution" in moment.name for moment in timeline.moments):
         return ()
     return ("Scratch memory of convolutions is counted as on an H200: on another card it differs by some MiB.",)
-
-
-def _recurrent_note(model: Any) -> tuple[str, ...]:
-    names = [layer.name for layer in modules_of(model) if getattr(layer, "use_cudnn", False)]
-    if not names:
-        return ()
-    return (
-        f"On the card {', '.join(names)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
-        "Keras's own loop, as with `use_cudnn=False`.",
-    )
 
 
 def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
@@ -103,14 +77,6 @@ def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
         if buffer.last is None or buffer.last >= start
     ]
     return Timeline(buffers=tuple(buffers), moments=tuple(log.moments[start:]))
-
-
-def _check_nvidia(card: Card) -> None:
-    if card.vendor != "NVIDIA":
-        raise InputError(
-            f"Estimates on PyTorch are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
-            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit`",
-        )
 
 
 def _check_eager(model: Any, request: StepRequest) -> None:
