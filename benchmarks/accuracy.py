@@ -39,6 +39,8 @@ AUTOTUNING_BYTES = 7 * 2**30
 SEARCHED_FACTORS = (0.99, 0.97, 0.95, 0.93, 0.91, 0.89, 0.86, 0.82, 0.75, 0.65, 0.5)
 """Parts of `required_bytes` that `cap --search` tries."""
 
+_KEPT_OF_A_TRIAL = ("runs", "limit_bytes", "allocator_limit_bytes", "peak_bytes")
+
 _BYTES_A_PIXEL = {"Xception": 3000, "VGG16": 3300, "InceptionV3": 1600, "EfficientNetB3": 3600, "EfficientNetV2S": 2400}
 """Roughly, in float32, for knowing how many processes the card has room for."""
 
@@ -194,11 +196,13 @@ def run_capped(case: Case, limit_bytes: int) -> dict[str, Any]:
     """
     fields = case.to_dict() | {"feed": "batches" if case.backend == "tensorflow" else "fit"}
     command = [sys.executable, str(HERE / "measuring.py"), json.dumps(fields), "--limit", str(limit_bytes)]
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "0"}
     if case.backend == "jax":
         environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
     found = run_child(command, environment)
     kept = {key: found[key] for key in ("peak_bytes", "reserved_bytes", "versions", "gpu", "date") if key in found}
+    if "stats" in found:  # a fraction of the card is not to the byte, so say what JAX made of it
+        kept["allocator_limit_bytes"] = found["stats"]["bytes_limit"]
     runs = "peak_bytes" in found
     why_not = {} if runs else {"error": found["error"][-600:]}
     return {"name": case.name, "limit_bytes": limit_bytes, "runs": runs} | kept | why_not
@@ -208,11 +212,12 @@ def smallest_cap(case: Case, required_bytes: int) -> dict[str, Any]:
     """The smallest of the factors of `required_bytes` under which it still runs, by bisection."""
     factors = (1.0, *SEARCHED_FACTORS)
     works, fails = 0, len(factors)  # that 1.0 works is for `cap` without `--search` to say
-    trials = {}
+    trials: dict[float, dict[str, Any]] = {}
     while fails - works > 1:
         middle = (works + fails) // 2
-        trials[factors[middle]] = run_capped(case, int(required_bytes * factors[middle]))["runs"]
-        works, fails = (middle, fails) if trials[factors[middle]] else (works, middle)
+        found = run_capped(case, int(required_bytes * factors[middle]))
+        trials[factors[middle]] = {key: found[key] for key in _KEPT_OF_A_TRIAL if key in found}
+        works, fails = (middle, fails) if found["runs"] else (works, middle)
     return {
         "name": case.name,
         "required_bytes": required_bytes,
@@ -226,7 +231,10 @@ def run_child(command: list[str], environment: dict[str, str]) -> dict[str, Any]
     """The result that a child prints, or its error."""
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     lines = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
-    return json.loads(lines[-1][7:]) if lines else {"error": finished.stderr[-3000:]}
+    if lines:
+        return json.loads(lines[-1][7:])
+    print(finished.stderr, file=sys.stderr)
+    return {"error": finished.stderr[-3000:]}
 
 
 def jax_fraction(limit_bytes: int) -> str:
