@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.train.batch import cut_sizes
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
 """The Keras dtype policies a model can be trained in."""
@@ -10,6 +11,7 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16
 CHANGES = {
     "jit": "nothing",
     "precision": "rounding",
+    "micro_batch": "batch statistics, where the model has BatchNormalization",
     "keras_accumulation": "batch statistics, where the model has BatchNormalization",
     "optimizer": "the task itself",
     "input_dtype": "nothing, where the model casts its input",
@@ -32,6 +34,9 @@ class Recipe:
     jit: bool | None = None
     """Whether the step is compiled whole."""
 
+    micro_batch: int | None = None
+    """The most samples on the device at once: larger batches are cut, and their gradients added up."""
+
     keras_accumulation: int | None = None
     """Number of micro-steps per update with the Keras optimizer's own `gradient_accumulation_steps`."""
 
@@ -48,19 +53,29 @@ class Recipe:
         if self.precision not in (None, *PRECISIONS):
             known = f"known are: {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), PRECISIONS, more=known)
-        steps = self.keras_accumulation
-        if steps is not None and steps < 1:
+        for name in ("micro_batch", "keras_accumulation"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(
+                    f"`{name}` must be at least 1. Received: {name}={value}.",
+                    hint="leave it out for the whole batch at once",
+                )
+        if self.micro_batch is not None and (self.keras_accumulation or 1) > 1:
             raise InputError(
-                f"`keras_accumulation` must be at least 1. Received: keras_accumulation={steps}.",
-                hint="leave it out for one batch per update",
+                "`micro_batch` and `keras_accumulation` both cut the batch. Received both.",
+                hint="take micro_batch: it gives the whole batch's result, Keras's own accumulation does not",
             )
 
-    def micro_batch(self, batch_size: int) -> int:
+    def samples_at_once(self, batch_size: int) -> int:
         """The number of samples that are on the device at once.
 
-        >>> Recipe(keras_accumulation=4).micro_batch(128)
+        >>> Recipe(keras_accumulation=4).samples_at_once(128)
         32
+        >>> Recipe(micro_batch=48).samples_at_once(128)
+        43
         """
+        if self.micro_batch is not None:
+            return cut_sizes(batch_size, self.micro_batch)[0]
         steps = self.keras_accumulation or 1
         if batch_size % steps:
             raise InputError(

@@ -1,7 +1,8 @@
 """What every backend offers. The rest of fitroom speaks to frameworks through this alone.
 
 A backend is a package beside this file, named as Keras names it, with the same files in each:
-`backend.py` (the class), `memory.py` (devices and readings), `out_of_memory.py` (recognising it).
+`backend.py` (the class), `memory.py` (devices and readings), `out_of_memory.py` (recognising it), `stepper.py` (one
+training step, all of it or nothing).
 A capability that a framework lacks is a flag here, not a surprise at run time.
 """
 
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.train.batch import Batch
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
 
@@ -42,6 +44,39 @@ class MemoryReading:
     """The most the allocator may take."""
 
 
+class Stepper(Protocol):
+    """Carries out the steps of one compiled model, each all of it or nothing.
+
+    What a step raises, out of memory or anything else, it raises with the model as it was before the step: weights,
+    optimizer, statistics, random generators, metrics. When it returns, the work is done on the device too, and the
+    model's variables hold the new values.
+    """
+
+    why_whole: str | None
+    """Why batches of this model cannot be cut, or None where they can."""
+
+    def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One optimizer update from a whole batch, at most `micro_batch` samples on the device at once.
+
+        The logs are those of Keras's `train_step` on the whole batch, as the framework's scalars.
+        """
+
+    def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One batch of `evaluate`, at most `micro_batch` samples at once; the logs of Keras's `test_step`."""
+
+    def predict(self, x: Any) -> Any:
+        """The model's outputs for some inputs, as NumPy arrays in the structure of the outputs."""
+
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch brought nearer to the device while another is being worked on, as Keras's own `fit` would.
+
+        Called from another thread. It never raises for want of memory: it then gives back the batch as it came.
+        """
+
+    def forget(self) -> None:
+        """Drop what earlier sizes left behind: compiled programs, buffers of gradients."""
+
+
 class Backend(Protocol):
     """One framework, seen from the rest of fitroom."""
 
@@ -69,3 +104,6 @@ class Backend(Protocol):
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory without running it. Raises BackendError where `can_trace` is false."""
+
+    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
+        """Steps of a compiled and built model. `jit` is `jit_compile` where it differs from the model's own."""

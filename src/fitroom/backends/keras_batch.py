@@ -32,7 +32,7 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
             raise InputError(
                 f"Unknown dtype for the input. Received: {recipe.input_dtype!r}.", hint="uint8, float16, float32, int32"
             ) from error
-    micro_batch = recipe.micro_batch(batch_size)
+    micro_batch = recipe.samples_at_once(batch_size)
     return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), inputs)
 
 

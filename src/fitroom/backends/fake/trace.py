@@ -32,7 +32,7 @@ def trace_step(timeline: Timeline, request: StepRequest, *, capacity_bytes: int)
     Activations, input and workspace grow with it, the rest stays. Nothing else of the request changes the sizes,
     and nothing fragments: what is required is the peak.
     """
-    num_samples = request.recipe.micro_batch(request.batch_size)
+    num_samples = request.recipe.samples_at_once(request.batch_size)
     scaled = replace(
         timeline,
         buffers=tuple(

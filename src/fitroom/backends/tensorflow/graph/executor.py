@@ -25,6 +25,9 @@ _LATE = ("Square",)
 _MANY = 8
 """Up to as many edges of a node TensorFlow keeps in the order in which they were made."""
 
+_ON_CARD = ("LogicalAnd", "LogicalOr", "LogicalNot")
+"""Computed on the card. A loop that asks for the answer has to wait for all that the card has yet to do."""
+
 _DATA = -1
 """In place of an input's number: the edge carries no data but an order."""
 
@@ -80,6 +83,9 @@ class Executor:
         self._num_entering = Counter(
             each.attributes["frame_name"].s.decode() for each in operations if each.op == "Enter"
         )
+        self._waits_for_card = [
+            each.op == "LoopCond" and operations[each.inputs[0][0]].op in _ON_CARD for each in operations
+        ]
         self._is_merge = [operation.op == "Merge" for operation in operations]
         self._pending = [
             1 + 2 * len(each.control_inputs) if each.op == "Merge" else len(each.inputs) + len(each.control_inputs)
@@ -89,6 +95,7 @@ class Executor:
     def run_step(self, watcher: Watcher, *, branch: bool = True) -> int:
         """Run all that can run; `branch` is taken where the running step alone could know. How many operations ran."""
         self._ready: deque[tuple[int, _Iteration, bool]] = deque()
+        self._awaited: deque[tuple[int, _Iteration, bool]] = deque()
         self._frames: dict[tuple[int, int, str], _Frame] = {}
         self._branch = branch
         main = _Iteration(_Frame(parent=None), 0)
@@ -96,8 +103,8 @@ class Executor:
         for index in self._roots:
             self._make_ready(index, main, is_dead=False)
         num_run = 0
-        while self._ready:
-            index, iteration, is_dead = self._ready.popleft()
+        while self._ready or self._awaited:
+            index, iteration, is_dead = (self._ready or self._awaited).popleft()
             operation = self.program.operations[index]
             given = iteration.inputs.pop(index, {})
             if is_dead:
@@ -184,7 +191,8 @@ class Executor:
 
     def _make_ready(self, index: int, iteration: _Iteration, *, is_dead: bool) -> None:
         iteration.num_outstanding += 1
-        self._ready.append((index, iteration, is_dead))
+        queue = self._awaited if self._waits_for_card[index] else self._ready
+        queue.append((index, iteration, is_dead))
 
     def _frame(self, attributes: Any, iteration: _Iteration) -> _Frame:
         name = attributes["frame_name"].s.decode()

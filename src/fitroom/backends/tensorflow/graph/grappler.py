@@ -25,9 +25,11 @@ def optimised_graph(step: TensorFlowStep, card: Card | None) -> Any:
     configuration = config_pb2.ConfigProto()
     rewriting = configuration.graph_options.rewrite_options
     rewriting.min_graph_nodes = -1
-    return tf_optimizer.OptimizeGraph(
+    optimised = tf_optimizer.OptimizeGraph(
         configuration, meta_graph, verbose=False, graph_id=b"step", cluster=virtual_cluster(card)
     )
+    _let_conditions_run_ahead(optimised)
+    return optimised
 
 
 def _name_variables(graph_def: Any, step: TensorFlowStep) -> None:
@@ -42,3 +44,19 @@ def _name_variables(graph_def: Any, step: TensorFlowStep) -> None:
         node.attr["dtype"].type = tf.as_dtype(variable.dtype).as_datatype_enum
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(variable.shape).as_proto())
         node.attr["shared_name"].s = node.name.encode()
+
+
+def _let_conditions_run_ahead(graph_def: Any) -> None:
+    """Have the condition of a loop wait for the loop's counter alone.
+
+    A training step's loops are lowered before Grappler sees them, and then nothing else holds their conditions up.
+    Where Grappler lowers them itself, as here, it makes them wait for all that goes around the loop.
+    """
+    merges = {node.name for node in graph_def.node if node.op == "Merge"}
+    for node in graph_def.node:
+        waits_for = [each[1:] for each in node.input if each.startswith("^")]
+        around = [name for name in waits_for if name in merges]
+        if node.op == "NoOp" and len(around) > 1:
+            counter = min(around, key=lambda name: int(name.rpartition("_")[2]))
+            del node.input[:]
+            node.input.append(f"^{counter}")

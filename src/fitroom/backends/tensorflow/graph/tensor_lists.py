@@ -1,6 +1,7 @@
 """The operations on lists of tensors, in which a loop keeps what its backward pass needs."""
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from fitroom.backends.tensorflow.graph.program import Operation, Output
 from fitroom.backends.tensorflow.graph.values import Held, Holdings, TensorList, Value
@@ -24,6 +25,14 @@ def _number(value: Value) -> int:
     return 0 if value.number is None else int(value.number)
 
 
+def _on_card(holdings: Holdings, operation: Operation, value: Value) -> Value:
+    """The value as a list keeps it, held once more: whole numbers, which live with the host, as a copy on the card."""
+    if value.memory is None and value.output.dtype.is_integer:
+        return Value(value.output, holdings.take(value.output.size_bytes, operation.index), value.number)
+    holdings.hold(value.memory)
+    return value
+
+
 def _reserve(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
     size = _number(inputs[1]) if operation.op == "TensorListReserve" else 0
     return [Value(operation.outputs[0], TensorList([None] * size))]
@@ -31,8 +40,7 @@ def _reserve(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) 
 
 def _push(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
     made = _own(holdings, inputs[0])
-    holdings.hold(inputs[1].memory)
-    made.items.append(inputs[1])
+    made.items.append(_on_card(holdings, operation, inputs[1]))
     return [Value(operation.outputs[0], made)]
 
 
@@ -46,8 +54,7 @@ def _set(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> l
     made, place = _own(holdings, inputs[0]), _number(inputs[1])
     made.items.extend([None] * (place + 1 - len(made.items)))
     old = made.items[place]
-    holdings.hold(inputs[2].memory)
-    made.items[place] = inputs[2]
+    made.items[place] = _on_card(holdings, operation, inputs[2])
     if old is not None:
         holdings.release(old.memory)
     return [Value(operation.outputs[0], made)]
@@ -78,13 +85,13 @@ def _stack(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) ->
 
 
 def _unstack(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
-    """The rows of a tensor, each a part of it."""
-    value = inputs[0]
-    shape = value.output.shape or (0,)
-    row = Value(Output(tuple(shape[1:]), value.output.dtype), value.memory)
-    rows: list[Value | None] = [row] * (shape[0] or 0)
-    for _ in rows:
-        holdings.hold(value.memory)
+    """The rows of a tensor, each a copy."""
+    shape = inputs[0].output.shape or (0,)
+    row = Output(tuple(shape[1:]), inputs[0].output.dtype)
+    rows: list[Value | None] = [
+        Value(row, holdings.take(row.size_bytes, operation.index) if row.size_bytes else None)
+        for _ in range(shape[0] or 0)
+    ]
     return [Value(operation.outputs[0], TensorList(rows))]
 
 
@@ -99,10 +106,18 @@ def _zeros_like(holdings: Holdings, operation: Operation, inputs: Sequence[Value
     return [Value(operation.outputs[0], TensorList(items))]
 
 
-def _share(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
-    """Sums of lists are rare and their parts few: the first stands for the sum."""
-    holdings.hold(inputs[0].memory)
-    return [Value(operation.outputs[0], inputs[0].memory)]
+def _sum(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
+    """Lists are added place by place; where only one of them has a tensor, that one is the sum."""
+    lists = [value.memory.items for value in inputs if isinstance(value.memory, TensorList)]
+    sums: list[Value | None] = []
+    for items in zip_longest(*lists):
+        found = [item for item in items if item is not None]
+        if len(found) > 1:
+            sums.append(Value(found[0].output, holdings.take(found[0].output.size_bytes, operation.index)))
+        else:
+            sums.append(found[0] if found else None)
+            holdings.hold(found[0].memory if found else None)
+    return [Value(operation.outputs[0], TensorList(sums))]
 
 
 def _length(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
@@ -123,5 +138,5 @@ LIST_KERNELS: dict[str, _Kernel] = {
     "TensorListFromTensor": _unstack,
     "TensorListLength": _length,
     "ZerosLike": _zeros_like,
-    "AddN": _share,
+    "AddN": _sum,
 }

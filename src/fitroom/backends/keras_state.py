@@ -1,0 +1,45 @@
+"""Which of a Keras model's variables a training step changes, and how micro-batches share them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardState:
+    """The variables that a forward pass in training may change.
+
+    Frozen weights are not among them: they are not trainable, but no forward pass touches them.
+    """
+
+    moved: tuple[Any, ...]
+    """Statistics such as BatchNormalization's. Every micro-batch starts from the value before the batch, and the
+    outcomes are averaged by their samples: they move as far as one whole batch would have moved them. Of integers
+    (counters) the last outcome is taken."""
+
+    seeds: tuple[Any, ...]
+    """Of random generators. They go on from micro-batch to micro-batch, so that no two draw the same mask."""
+
+
+def forward_state(model: Any) -> ForwardState:
+    """The variables of `model` that a training forward pass may change; metrics apart."""
+    seeds, frozen = {}, set()
+    for layer in model._flatten_layers():  # no public name for the layers within layers
+        frozen |= {id(variable) for variable in layer._trainable_variables}
+        for generator in layer._seed_generators:
+            seeds[id(generator.state)] = generator.state
+    metrics = {id(variable) for variable in model.metrics_variables}
+    moved = [
+        variable
+        for variable in model.non_trainable_variables
+        if id(variable) not in frozen and id(variable) not in seeds and id(variable) not in metrics
+    ]
+    return ForwardState(moved=tuple(moved), seeds=tuple(seeds.values()))
+
+
+def has_batch_statistics(model: Any) -> bool:
+    """Whether a layer in training looks at the batch as a whole, as BatchNormalization does."""
+    import keras
+
+    return any(
+        isinstance(layer, keras.layers.BatchNormalization) and layer.trainable for layer in model._flatten_layers()
+    )

@@ -1,0 +1,1 @@
+"""Training as a series of transactions: nothing lost to out-of-memory, nothing lost to a kill."""
