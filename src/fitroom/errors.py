@@ -6,6 +6,7 @@
     │   └── ModelError           a model that cannot be loaded, built or traced
     ├── MissingExtraError        an optional package is not installed
     ├── BackendError             the chosen backend cannot do this
+    ├── OutOfMemoryError         training does not fit, however small the micro-batch
     └── CompilerError            the XLA compiler refused, crashed or was killed
 
 Each says what happened and what was received; `hint` is the next thing to try:
@@ -59,6 +60,10 @@ class MissingExtraError(FitroomError):
 
 class BackendError(FitroomError):
     """The chosen backend cannot do this."""
+
+
+class OutOfMemoryError(FitroomError):
+    """Training does not fit, however small the micro-batch. The model is as before the batch that failed."""
 
 
 class CompilerError(FitroomError):

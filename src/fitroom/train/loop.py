@@ -1,0 +1,166 @@
+"""Epochs and batches, with Keras's callbacks around them.
+
+The order of events is that of Keras's own `fit`; what is different is that a step is a transaction, that validation
+has a size of its own, and that a run can begin in the middle of an epoch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fitroom.train.events import Events
+from fitroom.train.losses import LossWatch
+from fitroom.train.sources.contract import Source
+from fitroom.train.sources.prefetch import Prefetched, prefetched
+from fitroom.train.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """Where a run is: the next batch to train is this one of this epoch."""
+
+    epoch: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """What is validated on, and when."""
+
+    source: Source
+    steps: int | None
+    frequency: Any
+    """Every so many epochs, or a collection of epochs counted from 1, as Keras takes it."""
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether validation follows this epoch, counted from 0."""
+        if isinstance(self.frequency, int):
+            return (epoch + 1) % self.frequency == 0
+        return epoch + 1 in self.frequency
+
+
+class Keeper:
+    """What the loop tells of its progress; this one keeps nothing. `RunKeeper` writes checkpoints."""
+
+    def restore(self) -> Position | None:
+        """Bring everything back to where an unfinished run was, or None where there is none.
+
+        Called when callbacks have begun training and, for a run that stopped within an epoch, that epoch.
+        """
+        return None
+
+    def starts_at(self) -> Position | None:
+        """Where `restore` will bring the run, without doing it."""
+        return None
+
+    def batch_done(self, position: Position, batch: Prefetched) -> None:
+        """A batch was trained, and callbacks know; `position` is the next one."""
+
+    def epoch_done(self, position: Position) -> None:
+        """An epoch is over, callbacks and all."""
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """One training."""
+
+    model: Any
+    source: Source
+    transaction: Transaction
+    callbacks: Any
+    """A `keras.callbacks.CallbackList`."""
+
+    epochs: int
+    initial_epoch: int
+    steps_per_epoch: int | None
+    validation: Validation | None
+    keeper: Keeper
+    events: Events
+
+    def run(self) -> None:
+        """Train to the end, or until a callback stops it."""
+        model, callbacks = self.model, self.callbacks
+        model.stop_training = False
+        callbacks.on_train_begin()
+        start = self.keeper.starts_at()
+        position = start or Position(epoch=self.initial_epoch, batch=0)
+        if start is not None and not start.batch:
+            self.keeper.restore()
+        logs: dict[str, Any] = {}
+        while position.epoch < self.epochs and not model.stop_training:
+            model.reset_metrics()
+            callbacks.on_epoch_begin(position.epoch)
+            if start is not None and start.batch:  # after callbacks: what they do at an epoch's begin was done before
+                self.keeper.restore()
+            start = None
+            logs = self._epoch(position)
+            if self.validation is not None and self.validation.is_due(position.epoch):
+                found = self._validated(self.validation)
+                logs |= {f"val_{name}": value for name, value in found.items()}
+            callbacks.on_epoch_end(position.epoch, logs)
+            self.source.on_epoch_end()
+            position = Position(epoch=position.epoch + 1, batch=0)
+            self.keeper.epoch_done(position)
+        if self.epochs > 0 and model.optimizer is not None:
+            model.optimizer.finalize_variable_values(model.trainable_weights)
+        callbacks.on_train_end(logs or None)
+
+    def _epoch(self, position: Position) -> dict[str, Any]:
+        logs: dict[str, Any] = {}
+        watch = LossWatch(self.events, self.transaction.backend)
+        batches = prefetched(self.source.epoch(position.epoch, position.batch), self.transaction.stepper.ahead)
+        with batches:
+            for number, item in enumerate(batches, start=position.batch):
+                self.callbacks.on_train_batch_begin(number)
+                logs = self.transaction.train(item.batch)
+                watch.look(logs, position.epoch, number)
+                self.callbacks.on_train_batch_end(number, logs)
+                self.keeper.batch_done(Position(epoch=position.epoch, batch=number + 1), item)
+                if self.model.stop_training:
+                    break
+        watch.look(logs, position.epoch, None)
+        return self._results(logs)
+
+    def _validated(self, validation: Validation) -> dict[str, Any]:
+        model, callbacks = self.model, self.callbacks
+        model.stop_evaluating = False
+        callbacks.on_test_begin()
+        model.reset_metrics()
+        logs: dict[str, Any] = {}
+        with prefetched(_first(validation.source, validation.steps), self.transaction.stepper.ahead) as batches:
+            for number, item in enumerate(batches):
+                callbacks.on_test_batch_begin(number)
+                logs = self.transaction.test(item.batch)
+                callbacks.on_test_batch_end(number, logs)
+                if model.stop_evaluating:
+                    break
+        results = as_floats(self._results(logs))
+        callbacks.on_test_end(results)
+        return results
+
+    def _results(self, logs: dict[str, Any]) -> dict[str, Any]:
+        """An epoch's logs: what the metrics say, unless the model's own step gave other names."""
+        return dict(self.model._get_metrics_result_or_logs(logs)) if logs else {}
+
+
+def as_floats(logs: dict[str, Any]) -> dict[str, Any]:
+    """Numbers of the framework as Python's, in the dicts that metrics may give too."""
+    found: dict[str, Any] = {}
+    for name, value in logs.items():
+        if isinstance(value, dict):
+            found |= as_floats(value)
+        else:
+            try:
+                found[name] = float(value)
+            except (TypeError, ValueError):
+                found[name] = value
+    return found
+
+
+def _first(source: Source, steps: int | None) -> Any:
+    import itertools
+
+    return itertools.islice(source.epoch(0, 0), steps)
+
+
+Ahead = Callable[[Any], Any]
