@@ -55,6 +55,9 @@ class Stepper(Protocol):
     why_whole: str | None
     """Why batches of this model cannot be cut, or None where they can."""
 
+    def prepare(self, batch: Batch) -> None:
+        """Make all variables that training on batches like this one needs: weights, optimizer, metrics."""
+
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One optimizer update from a whole batch, at most `micro_batch` samples on the device at once.
 

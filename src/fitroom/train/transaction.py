@@ -22,7 +22,13 @@ class Transaction:
     """The steps of one run. Training and validation each have a size of their own."""
 
     def __init__(
-        self, backend: Backend, stepper: Stepper, events: Events, *, micro_batch: int | None, batch_statistics: bool
+        self,
+        backend: Backend,
+        stepper: Stepper,
+        events: Events,
+        *,
+        micro_batch: int | None,
+        batch_statistics: Callable[[], bool],
     ) -> None:
         self.backend, self.stepper, self.events = backend, stepper, events
         self.training = Sizing(ceiling=micro_batch)
@@ -34,7 +40,7 @@ class Transaction:
         """One optimizer update from one batch, whatever it takes."""
         logs = self._done(self.stepper.train, batch, self.training, "training")
         size = self.training.samples_at_once(batch.size)
-        if self.batch_statistics and size < batch.size:
+        if size < batch.size and self.batch_statistics():
             said = BATCH_STATISTICS.format(size=cut_sizes(batch.size, size)[0])
             self.events.tell_once("batch statistics", said, micro_batch=size)
         self.training.succeeded(batch.size)

@@ -5,6 +5,7 @@ from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.fake import memory, out_of_memory
+from fitroom.backends.fake.stepper import FakeStepper
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Timeline
@@ -63,3 +64,7 @@ class FakeBackend:
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The scripted step at the request's batch size; the model is not looked at."""
         return trace_step(self._timeline, request, capacity_bytes=self._gpu_memory.capacity_bytes)
+
+    def stepper(self, model: Any, *, jit: bool | None) -> FakeStepper:
+        """Steps that take the fake card's memory; the model is not looked at."""
+        return FakeStepper(self._gpu_memory)

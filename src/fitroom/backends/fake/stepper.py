@@ -1,0 +1,48 @@
+"""Steps of arithmetic: every sample at once takes bytes of the fake card, and is counted when its batch is done."""
+
+from typing import Any
+
+from fitroom.backends.fake.memory import FakeMemory
+from fitroom.train.batch import Batch
+
+SAMPLE_BYTES = 100
+
+
+class FakeStepper:
+    """Knows no model; `trained` and `tested` hold the sizes of the batches that were done."""
+
+    def __init__(self, memory: FakeMemory, *, why_whole: str | None = None) -> None:
+        self.why_whole = why_whole
+        self.trained: list[int] = []
+        self.tested: list[int] = []
+        self._memory = memory
+
+    def prepare(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """Take the memory of each part in turn, then count the batch."""
+        self._take(batch, micro_batch)
+        self.trained.append(batch.size)
+        return {"loss": 1.0}
+
+    def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """The same without an update."""
+        self._take(batch, micro_batch)
+        self.tested.append(batch.size)
+        return {"loss": 1.0}
+
+    def predict(self, x: Any) -> Any:
+        """The inputs."""
+        return x
+
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch as it came."""
+        return batch
+
+    def forget(self) -> None:
+        """Nothing is kept."""
+
+    def _take(self, batch: Batch, micro_batch: int) -> None:
+        for part in batch.parts(micro_batch):
+            self._memory.free(self._memory.allocate(part.size * SAMPLE_BYTES))

@@ -1,0 +1,37 @@
+"""`fitroom run`: a script as it stands, with `model.fit` that out-of-memory cannot stop."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import click
+
+from fitroom.errors import InputError
+from fitroom.recipe import Recipe
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The most samples at once from the start.")
+@click.option("--run-dir", metavar="FOLDER", help="Keep checkpoints here; the same command goes on after a kill.")
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(micro_batch: int | None, run_dir: str | None, script: Path, arguments: tuple[str, ...]) -> None:
+    """Run a Python script in which `model.fit` survives out-of-memory.
+
+    Nothing in it has to change: Keras's `fit` is served by `fitroom.fit`. Where a batch does not fit, it is cut into
+    micro-batches and trained to the same result.
+
+    \b
+      fitroom run train.py --epochs 10
+      fitroom run --run-dir runs/a train.py        # the same again goes on where it was killed
+    """
+    if not script.is_file():
+        raise InputError(f"There is no script {str(script)!r}.", hint="fitroom run train.py [its arguments]")
+    from fitroom.train.protect import serve, when_keras_is_imported
+
+    recipe = Recipe(micro_batch=micro_batch) if micro_batch else None
+    when_keras_is_imported(lambda: serve(recipe=recipe, run_dir=run_dir))
+    click.echo(f"fitroom: running {script} with model.fit protected against out-of-memory", err=True)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    runpy.run_path(str(script), run_name="__main__")

@@ -1,0 +1,62 @@
+"""`fitroom.fit`: in place of `model.fit`, and it cannot die of memory."""
+
+from typing import TYPE_CHECKING, Any
+
+from fitroom.recipe import Recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def fit(
+    model: Any,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    epochs: int = 1,
+    verbose: Any = "auto",
+    callbacks: Any = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    shuffle: Any = True,
+    class_weight: dict[int, float] | None = None,
+    sample_weight: Any = None,
+    initial_epoch: int = 0,
+    steps_per_epoch: int | None = None,
+    validation_steps: int | None = None,
+    validation_batch_size: int | None = None,
+    validation_freq: Any = 1,
+    *,
+    recipe: Recipe | None = None,
+    run_dir: "str | Path | None" = None,
+    seed: int | None = None,
+) -> Any:
+    """Train a compiled Keras model. Takes what `model.fit` takes and returns Keras's `History`.
+
+    Where a batch does not fit into memory, it is cut into micro-batches and trained to the same result: one optimizer
+    update for the whole batch, the loss and the gradients of the whole batch. `recipe=fitroom.Recipe(micro_batch=32)`
+    cuts from the start. `History.fitroom` says what was done.
+
+    With `run_dir` nothing is lost either: the same call again goes on where the run was killed, with the same result.
+    `seed` is that of the order of the samples; left out, it comes from NumPy's, and a run keeps its own.
+
+    >>> history = fitroom.fit(model, x, y, batch_size=256, epochs=10, run_dir="runs/a")  # doctest: +SKIP
+    """
+    from fitroom.train.training import Data, Training
+
+    data = Data(
+        x=x,
+        y=y,
+        sample_weight=sample_weight,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        class_weight=class_weight,
+        steps_per_epoch=steps_per_epoch,
+        validation_split=validation_split,
+        validation_data=validation_data,
+        validation_steps=validation_steps,
+        validation_batch_size=validation_batch_size,
+        validation_frequency=validation_freq,
+    )
+    training = Training(model=model, data=data, recipe=recipe or Recipe(), run_dir=run_dir, seed=seed)
+    return training.run(epochs=epochs, initial_epoch=initial_epoch, verbose=verbose, callbacks=callbacks)

@@ -1,0 +1,60 @@
+"""What an earlier out-of-memory still holds.
+
+Python and notebooks keep the last error for a look at it, its traceback keeps every frame on the way, and a frame keeps
+its tensors: gigabytes that nobody will use again.
+"""
+
+import gc
+import sys
+import traceback
+from typing import Any
+
+from fitroom.backends.contract import Backend
+
+
+def free_last_error(backend: Backend) -> bool:
+    """Empty the frames of the last uncaught error, if it was out of memory. Whether there was one."""
+    kept = [getattr(sys, name, None) for name in ("last_exc", "last_value")]
+    errors = [error for error in kept if isinstance(error, BaseException) and backend.is_out_of_memory(error)]
+    if not errors:
+        return False
+    for error in errors:
+        _empty(error)
+    if isinstance(getattr(sys, "last_traceback", None), type(errors[0].__traceback__)):
+        traceback.clear_frames(sys.last_traceback)
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+    errors.clear()
+    kept.clear()
+    _forget_in_notebook(backend)
+    gc.collect()
+    backend.release()
+    return True
+
+
+def _empty(error: BaseException) -> None:
+    """Clear the frames of an error and of those behind it."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        traceback.clear_frames(at.__traceback__)
+        at = at.__cause__ or at.__context__
+
+
+def _forget_in_notebook(backend: Backend) -> None:
+    """IPython keeps results in `Out` and `_`: errors among them, which a cell may have ended with."""
+    main = sys.modules.get("__main__")
+    results: Any = getattr(main, "Out", None)
+    if not isinstance(results, dict):
+        return
+    for number in [n for n, value in results.items() if _is_error(value, backend)]:
+        _empty(results.pop(number))
+    for name in ("_", "__", "___"):
+        if _is_error(getattr(main, name, None), backend):
+            setattr(main, name, None)
+
+
+def _is_error(value: Any, backend: Backend) -> bool:
+    return isinstance(value, BaseException) and backend.is_out_of_memory(value)
