@@ -49,6 +49,10 @@ class Objective:
         for name in ("train_step", "compute_loss"):
             if not getattr(type(self.model), name).__module__.startswith("keras."):
                 return f"the model brings its own `{name}`"
+        if any(getattr(variable, "overwrite_with_gradient", False) for variable in self.model.trainable_variables):
+            return "weights are overwritten with their gradients, as in float8"
+        if self.model._compile_loss is None or not self.model._compile_loss.built:
+            return None
         for loss in self._losses():
             if loss.reduction in (None, "none"):
                 return f"the loss {loss.name!r} has no reduction"
@@ -85,6 +89,12 @@ class Objective:
             if may_mask(self.model):
                 kinds = ["sum" if kind == "sum" else "counted" for kind in kinds]
         self._kinds = tuple(kind for kind in kinds if kind is not None)
+
+    def assume_losses(self) -> None:
+        """In place of `try_losses` where there is no data: losses that Keras did not bring are taken for means."""
+        masks = may_mask(self.model)
+        kinds = [_kind_of(loss, may_mask=masks) for loss in self._losses()]
+        self._kinds = tuple(kind or ("counted" if masks else "mean") for kind in kinds)
 
     def shares(self, parts: Sequence[Batch], divisors: Sequence[Sequence[float]] | None) -> np.ndarray:
         """The share of each part (rows) in each loss (columns).
@@ -132,14 +142,19 @@ class Objective:
         return total, values
 
     def divisors(self, y: Any, y_pred: Any, sample_weight: Any) -> Any:
-        """What each loss divides a part by: a vector, 1 for the losses where masks play no role."""
+        """What each loss divides a part by: a vector, 1 for the losses where neither masks nor weights play a role."""
         from keras import ops
 
         found: list[Any] = []
 
         def count(index: int, loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
-            counted = self.kinds()[index] == "counted"
-            found.append(_divisor(loss, y_true, y_pred, weight) if counted else ops.ones(()))
+            kind = self.kinds()[index]
+            if kind == "counted":
+                found.append(_divisor(loss, y_true, y_pred, weight))
+            elif kind == "weighted" and weight is not None:
+                found.append(ops.sum(ops.cast(weight, "float32")))
+            else:
+                found.append(ops.ones(()))
             return ops.zeros(())
 
         with _losses_served_by(self.model._compile_loss, count):
