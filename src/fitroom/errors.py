@@ -7,6 +7,8 @@
     ├── MissingExtraError        an optional package is not installed
     ├── BackendError             the chosen backend cannot do this
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
+    ├── NoRoomError              a step needs more memory than is free, found before it began
+    ├── StateLostError           a step failed where the model could not be brought back
     └── CompilerError            the XLA compiler refused, crashed or was killed
 
 Each says what happened and what was received; `hint` is the next thing to try:
@@ -64,6 +66,14 @@ class BackendError(FitroomError):
 
 class OutOfMemoryError(FitroomError):
     """Training does not fit, however small the micro-batch. The model is as before the batch that failed."""
+
+
+class NoRoomError(FitroomError):
+    """A step needs more memory than is free, found before it began. To a caller it is like any out-of-memory."""
+
+
+class StateLostError(FitroomError):
+    """A step failed when its inputs had been given up, so that the model could not be brought back."""
 
 
 class CompilerError(FitroomError):

@@ -8,6 +8,8 @@ from it, and libraries below the framework (cuDNN, cuBLAS) know only a status co
 import re
 from collections.abc import Callable, Iterator
 
+from fitroom.errors import StateLostError
+
 _OUT_OF_MEMORY = re.compile(
     r"""
       out[ _]of[ _]memory                    # CUDA, HIP, XPU, MPS; CUDA_ERROR_OUT_OF_MEMORY; XLA
@@ -38,14 +40,15 @@ def recognise(error: BaseException, *, by_class: Callable[[BaseException], bool]
 
     By class first, as the backend's `by_class` tells; by text second. Never so: an interrupt or an exit, whatever
     they came in the middle of; and the host's own `MemoryError` and `OSError`, because the batch is on the host
-    in one piece however small the steps on the device are, so that trying a smaller step would only repeat it.
+    in one piece however small the steps on the device are, so that trying a smaller step would only repeat it. Nor is
+    a `StateLostError`, whatever was behind it: there is no state left to try with.
 
     >>> recognise(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), by_class=lambda error: False)
     True
     >>> recognise(MemoryError("out of memory"), by_class=lambda error: False)
     False
     """
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, StateLostError):
         return False
     return any(_tells(link, by_class) for link in error_and_causes(error))
 
