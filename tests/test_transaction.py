@@ -84,7 +84,7 @@ def test_other_errors_are_raised_untouched():
         raise error
 
     steps.stepper.train = failing
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="shapes differ") as raised:
         steps.train(batch_of(1))
     assert raised.value is error
 

@@ -7,6 +7,7 @@ from fitroom.errors import FitroomError as FitroomError
 from fitroom.errors import InputError as InputError
 from fitroom.errors import MissingExtraError as MissingExtraError
 from fitroom.errors import ModelError as ModelError
+from fitroom.errors import OutOfMemoryError as OutOfMemoryError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.cards import Card as Card
 from fitroom.estimating.cards import find_card as find_card
@@ -14,5 +15,8 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.estimating.result import Estimate as Estimate
 from fitroom.estimating.timeline import Timeline as Timeline
 from fitroom.recipe import Recipe as Recipe
+from fitroom.train.fit import fit as fit
+from fitroom.train.protect import protect as protect
+from fitroom.train.step import Step as Step
 
 __version__ = "0.1.0"

@@ -14,6 +14,7 @@ from fitroom.errors import FitroomError
 
 COMMANDS = {
     "estimate": "How much memory a training step takes, without running it.",
+    "run": "A training script as it stands, with model.fit that out-of-memory cannot stop.",
     "gpus": "The cards fitroom knows, and the ones in this machine.",
 }
 

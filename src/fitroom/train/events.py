@@ -15,14 +15,15 @@ class Events:
         self.write = write
         self._said_once: set[str] = set()
 
-    def tell(self, kind: str, message: str, **facts: Any) -> None:
-        """One thing that happened."""
+    def tell(self, kind: str, message: str, **facts: Any) -> dict[str, Any]:
+        """One thing that happened, as it is kept."""
         # A warning, since Python shows those to people who never heard of logging.
         _log.warning("fitroom: %s", message)
         event = {"kind": kind, "message": message, **facts}
         self.happened.append(event)
         if self.write is not None:
             self.write(event)
+        return event
 
     def tell_once(self, kind: str, message: str, **facts: Any) -> None:
         """The same, the first time only."""

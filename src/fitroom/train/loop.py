@@ -4,7 +4,6 @@ The order of events is that of Keras's own `fit`; what is different is that a st
 has a size of its own, and that a run can begin in the middle of an epoch.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,6 @@ class Validation:
     """What is validated on, and when."""
 
     source: Source
-    steps: int | None
     frequency: Any
     """Every so many epochs, or a collection of epochs counted from 1, as Keras takes it."""
 
@@ -72,7 +70,6 @@ class Loop:
 
     epochs: int
     initial_epoch: int
-    steps_per_epoch: int | None
     validation: Validation | None
     keeper: Keeper
     events: Events
@@ -127,7 +124,7 @@ class Loop:
         callbacks.on_test_begin()
         model.reset_metrics()
         logs: dict[str, Any] = {}
-        with prefetched(_first(validation.source, validation.steps), self.transaction.stepper.ahead) as batches:
+        with prefetched(validation.source.epoch(0, 0), self.transaction.stepper.ahead) as batches:
             for number, item in enumerate(batches):
                 callbacks.on_test_batch_begin(number)
                 logs = self.transaction.test(item.batch)
@@ -155,12 +152,3 @@ def as_floats(logs: dict[str, Any]) -> dict[str, Any]:
             except (TypeError, ValueError):
                 found[name] = value
     return found
-
-
-def _first(source: Source, steps: int | None) -> Any:
-    import itertools
-
-    return itertools.islice(source.epoch(0, 0), steps)
-
-
-Ahead = Callable[[Any], Any]

@@ -1,5 +1,6 @@
 """A step that out-of-memory cannot break: roll back, release, take a smaller size, do the same batch again."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,21 +54,27 @@ class Transaction:
         return self._done(self.stepper.test, batch, self.testing, "validation")
 
     def _done(self, step: _Step, batch: Batch, sizing: Sizing, what: str) -> dict[str, Any]:
+        event: dict[str, Any] | None = None
         while True:
             samples = sizing.samples_at_once(batch.size)
             try:
-                return step(batch, samples)
+                logs = step(batch, samples)
             except Exception as error:
                 if not self.backend.is_out_of_memory(error):
                     raise
                 said = _first_line(error)
+            else:
+                if event is not None:
+                    event["seconds_to_next_step"] = round(time.monotonic() - failed_at, 3)
+                return logs
+            failed_at = time.monotonic()
             # Here the error is gone, and with it the frames that its traceback held and all that lives in them.
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
             self._check_can_shrink(samples, batch, what, said)
             smaller = sizing.failed(samples)
-            self.events.tell(
+            event = self.events.tell(
                 "out of memory",
                 f"out of memory in {what} with {samples} samples at once; the same batch again with {smaller} at once. "
                 f"The batch stays at {batch.size}.",

@@ -1,0 +1,167 @@
+"""One training put together: model, data, recipe, run folder; then the loop."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitroom.backends.choose import current_backend
+from fitroom.backends.keras_precision import in_precision
+from fitroom.backends.keras_state import has_batch_statistics
+from fitroom.errors import InputError, ModelError
+from fitroom.recipe import Recipe
+from fitroom.train.events import Events
+from fitroom.train.leftovers import free_last_error
+from fitroom.train.loop import Keeper, Loop, Validation
+from fitroom.train.run.keeper import RunKeeper
+from fitroom.train.sources import Source, source_of, split_validation, unpack
+from fitroom.train.transaction import Transaction
+
+_KNOBS_OF_FIT = ("micro_batch", "precision", "jit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What to train and validate on, as `fit` was given it."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+    batch_size: int | None
+    shuffle: Any
+    class_weight: dict[int, float] | None
+    steps_per_epoch: int | None
+    validation_split: float
+    validation_data: Any
+    validation_steps: int | None
+    validation_batch_size: int | None
+    validation_frequency: Any
+
+    def sources(self, seed: int) -> tuple[Source, Validation | None]:
+        """The batches of training, and validation where it was asked for."""
+        x, y, sample_weight, held_out = self.x, self.y, self.sample_weight, self.validation_data
+        if self.validation_split and held_out is None:
+            (x, y, sample_weight), held_out = split_validation(x, y, sample_weight, self.validation_split)
+        source = source_of(
+            x,
+            y,
+            sample_weight,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            class_weight=self.class_weight,
+            steps_per_epoch=self.steps_per_epoch,
+            seed=seed,
+        )
+        if held_out is None:
+            return source, None
+        of_validation = source_of(
+            *unpack(held_out),
+            batch_size=self.validation_batch_size or self.batch_size,
+            shuffle=False,
+            steps_per_epoch=self.validation_steps,
+            seed=seed,
+        )
+        return source, Validation(source=of_validation, frequency=self.validation_frequency)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """All that `fit` was asked to do."""
+
+    model: Any
+    data: Data
+    recipe: Recipe
+    run_dir: str | Path | None
+    seed: int | None
+
+    def run(self, *, epochs: int, initial_epoch: int, verbose: Any, callbacks: Any) -> Any:
+        """Train, and return Keras's History."""
+        import keras
+
+        _check_model(self.model)
+        _check_recipe(self.recipe)
+        events = Events()
+        with ExitStack() as stack:
+            folder = None
+            if self.run_dir is not None:
+                folder = stack.enter_context(RunKeeper.opened(self.run_dir, self.seed, events))
+            source, validation = self.data.sources(folder.seed if folder else _new_seed(self.seed))
+            stack.enter_context(in_precision(self.model, self.recipe.precision))
+            transaction = new_transaction(self.model, self.recipe, events)
+            transaction.stepper.prepare(source.peek())
+            known = keras.callbacks.CallbackList(
+                callbacks,
+                add_history=True,
+                add_progbar=verbose != 0,
+                verbose=verbose,
+                epochs=epochs,
+                steps=source.num_batches,
+                model=self.model,
+            )
+            keeper: Keeper = Keeper()
+            if folder is not None:
+                keeper = folder.of(self.model, source, transaction, known, epochs=epochs, recipe=self.recipe)
+            Loop(
+                model=self.model,
+                source=source,
+                transaction=transaction,
+                callbacks=known,
+                epochs=epochs,
+                initial_epoch=initial_epoch,
+                validation=validation,
+                keeper=keeper,
+                events=events,
+            ).run()
+        history = self.model.history
+        history.fitroom = {
+            "micro_batch": transaction.training.current or self.recipe.micro_batch,
+            "validation_micro_batch": transaction.testing.current,
+            "out_of_memory": transaction.out_of_memory_count,
+            "events": events.happened,
+            "run_dir": None if self.run_dir is None else str(self.run_dir),
+        }
+        return history
+
+
+def new_transaction(model: Any, recipe: Recipe, events: Events | None = None) -> Transaction:
+    """The steps of `model` as `recipe` says."""
+    _check_model(model)
+    backend = current_backend()
+    free_last_error(backend)
+    return Transaction(
+        backend,
+        backend.stepper(model, jit=recipe.jit),
+        events or Events(),
+        micro_batch=recipe.micro_batch,
+        batch_statistics=lambda: has_batch_statistics(model),
+    )
+
+
+def _check_model(model: Any) -> None:
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"The model must be a `keras.Model`. Received: {model!r} of type {type(model).__name__}.",
+            hint="fitroom.fit(model, x, y, ...) in place of model.fit(x, y, ...)",
+        )
+    if not model.compiled:
+        raise ModelError(
+            f"The model {model.name!r} is not compiled.", hint="call model.compile(optimizer, loss) first, as for fit"
+        )
+
+
+def _check_recipe(recipe: Recipe) -> None:
+    others = [name for name in recipe.to_dict() if name not in _KNOBS_OF_FIT]
+    if others:
+        raise InputError(
+            f"`fit` takes {', '.join(_KNOBS_OF_FIT)} of a recipe. Received also: {', '.join(others)}.",
+            hint="build and compile the model with the optimizer and the input it is to have",
+        )
+
+
+def _new_seed(seed: int | None) -> int:
+    """Drawn from NumPy's, so that a script that sets it gets the same order of samples every time."""
+    import numpy as np
+
+    return int(np.random.randint(2**31)) if seed is None else seed
