@@ -55,6 +55,7 @@ class Transaction:
 
     def _done(self, step: _Step, batch: Batch, sizing: Sizing, what: str) -> dict[str, Any]:
         event: dict[str, Any] | None = None
+        failed_at = 0.0
         while True:
             samples = sizing.samples_at_once(batch.size)
             try:
