@@ -10,6 +10,7 @@
     ├── NoRoomError              a step needs more memory than is free, found before it began
     ├── StateLostError           a step failed where the model could not be brought back
     └── CompilerError            the XLA compiler refused, crashed or was killed
+    RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can go on; a SystemExit
 
 Each says what happened and what was received; `hint` is the next thing to try:
 
@@ -78,6 +79,23 @@ class StateLostError(FitroomError):
 
 class CompilerError(FitroomError):
     """The XLA compiler refused, crashed or was killed."""
+
+
+class RunInterrupted(SystemExit):
+    """A signal stopped a run after a whole batch. Uncaught, Python exits with 130 (Ctrl-C) or 143 (SIGTERM).
+
+    >>> RunInterrupted("Stopped.", signal_number=15, hint="run the same script again").code
+    143
+    """
+
+    def __init__(self, message: str, *, signal_number: int, hint: str | None = None) -> None:
+        super().__init__(128 + signal_number)
+        self.message = message
+        self.signal_number = signal_number
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def nearest_names(received: str, known: Iterable[str], *, count: int = 3) -> list[str]:
