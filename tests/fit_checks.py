@@ -101,10 +101,11 @@ class Counting(keras.callbacks.Callback):
         self.calls = []
 
 
-for _hook in (
-    "on_train_begin on_train_end on_epoch_begin on_epoch_end on_train_batch_begin on_train_batch_end "
-    "on_test_begin on_test_end on_test_batch_begin on_test_batch_end"
-).split():
+_HOOKS = [
+    *("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"),
+    *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
+]
+for _hook in _HOOKS:
 
     def _record(self, *arguments, _hook=_hook, **_):
         number = next((argument for argument in arguments if isinstance(argument, int)), None)
@@ -331,7 +332,7 @@ def test_step_is_the_same_transaction_one_batch_at_a_time():
     assert step.micro_batch == 6
 
 
-class Planted(Exception):
+class PlantedError(Exception):
     """Stands for the framework's error where the CPU cannot run out of memory: recognised by its text."""
 
 
@@ -344,7 +345,7 @@ class FailsAt(layers.Layer):
 
     def call(self, x):
         if x.shape[0] is not None and x.shape[0] > self.most:
-            raise Planted("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.0GiB (planted)")
+            raise PlantedError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.0GiB (planted)")
         return x
 
 
@@ -359,7 +360,9 @@ def test_planted_out_of_memory_in_the_forward_pass_shrinks_and_loses_nothing():
     expected = failing_net(most=10**9)
     fitroom.fit(expected, *samples(), batch_size=16, epochs=2, shuffle=False, verbose=0)
     model = failing_net(most=5)
-    assert current_backend().is_out_of_memory(Planted("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"))
+    assert current_backend().is_out_of_memory(
+        PlantedError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
+    )
     history = fitroom.fit(
         model, *samples(), batch_size=16, epochs=2, shuffle=False, verbose=0, validation_data=samples(8)
     )

@@ -2,11 +2,12 @@
 
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
 import click
 
-from fitroom.errors import InputError
+from fitroom.errors import FitroomError, InputError
 from fitroom.recipe import Recipe
 
 
@@ -34,4 +35,18 @@ def command(micro_batch: int | None, run_dir: str | None, script: Path, argument
     click.echo(f"fitroom: running {script} with model.fit protected against out-of-memory", err=True)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
-    runpy.run_path(str(script), run_name="__main__")
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except FitroomError:
+        raise
+    except Exception as error:
+        _print_as_python_would(error, script)
+        sys.exit(1)
+
+
+def _print_as_python_would(error: Exception, script: Path) -> None:
+    """The script's own traceback, from its first line on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        frames = frames.tb_next
+    traceback.print_exception(error.with_traceback(frames or error.__traceback__))

@@ -1,0 +1,75 @@
+"""`fitroom run` on scripts as people write them, which die of memory without it. Real out-of-memory, no GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_backend_contract import needs
+
+SCRIPTS = Path(__file__).parent / "scripts"
+BATCH_SIZE, EPOCHS = 512, 2
+LIMIT_MB = 300
+
+
+def run(*command, **more):
+    environment = os.environ | {
+        "KERAS_BACKEND": "tensorflow",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "TF_CPU_ALLOCATOR_USE_BFC": "true",
+        "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(LIMIT_MB),
+        "TF_ENABLE_ONEDNN_OPTS": "0",  # its kernels crash when memory runs out
+    }
+    command = [sys.executable, *map(str, command)]
+    return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A folder per class, with pictures as they come from a camera: JPEG, of different sizes."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("pictures")
+    random = np.random.default_rng(0)
+    for kind in ("daisy", "rose"):
+        (folder / kind).mkdir()
+        for number in range(500):
+            picture = random.integers(0, 255, (50 + number % 7, 60, 3), "uint8")
+            Image.fromarray(picture).save(folder / kind / f"{number}.jpg")
+    return folder
+
+
+@pytest.mark.parametrize("script", ["numpy_arrays.py", "tf_data.py", "folder_of_pictures.py"])
+def test_a_script_that_dies_of_memory_trains_unchanged(script, pictures):
+    needs("tensorflow")
+    arguments = [SCRIPTS / script, *([pictures] if "folder" in script else []), BATCH_SIZE, EPOCHS]
+    without = run(*arguments)
+    assert without.returncode != 0
+    assert "ResourceExhaustedError" in without.stderr
+    with_it = run("-m", "fitroom", "run", *arguments)
+    assert with_it.returncode == 0, with_it.stderr[-3000:]
+    assert f"updates {2 * EPOCHS}" in with_it.stdout
+    assert "model.fit protected" in with_it.stderr
+    assert f"The batch stays at {BATCH_SIZE}" in with_it.stderr
+
+
+def test_a_script_that_is_not_there_is_an_error():
+    done = run("-m", "fitroom", "run", "nowhere.py")
+    assert done.returncode == 1
+    assert "no script 'nowhere.py'" in done.stderr
+
+
+def test_the_scripts_own_arguments_errors_and_exit_codes_are_its_own(tmp_path):
+    script = tmp_path / "own.py"
+    script.write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(int(sys.argv[2]))\n")
+    done = run("-m", "fitroom", "run", script, "--epochs", "7")
+    assert done.returncode == 7
+    assert "__main__ ['--epochs', '7']" in done.stdout
+    script.write_text("def broken():\n    raise KeyError('mine')\nbroken()\n")
+    done = run("-m", "fitroom", "run", script)
+    assert done.returncode == 1
+    assert "in broken" in done.stderr
+    assert "KeyError: 'mine'" in done.stderr
