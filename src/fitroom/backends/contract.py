@@ -52,8 +52,9 @@ class Stepper(Protocol):
     model's variables hold the new values.
     """
 
-    why_whole: str | None
-    """Why batches of this model cannot be cut, or None where they can."""
+    @property
+    def why_whole(self) -> str | None:
+        """Why batches of this model cannot be cut, or None where they can."""
 
     def prepare(self, batch: Batch) -> None:
         """Make all variables that training on batches like this one needs: weights, optimizer, metrics."""
