@@ -7,6 +7,7 @@
     ├── MissingExtraError        an optional package is not installed
     ├── BackendError             the chosen backend cannot do this
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
+    ├── HostMemoryError          the host has no memory for the next batch
     ├── NoRoomError              a step needs more memory than is free, found before it began
     ├── StateLostError           a step failed where the model could not be brought back
     └── CompilerError            the XLA compiler refused, crashed or was killed
@@ -67,6 +68,10 @@ class BackendError(FitroomError):
 
 class OutOfMemoryError(FitroomError):
     """Training does not fit, however small the micro-batch. The model is as before the batch that failed."""
+
+
+class HostMemoryError(FitroomError):
+    """The host's memory, not the device's, ran out while a batch was being made."""
 
 
 class NoRoomError(FitroomError):
