@@ -1,9 +1,12 @@
 """What `fitroom.fit` costs beside Keras's own `fit`, and that it survives a card that is too small.
 
-    python benchmarks/fit.py plain      --backend torch      # everything fits: time a step, peak memory
-    python benchmarks/fit.py accumulate --backend torch      # 4 micro-batches against gradient_accumulation_steps=4
+    python benchmarks/fit.py speed      --backend torch      # seconds a step beside Keras's own fit
+    python benchmarks/fit.py memory     --backend torch      # the peak of each
     python benchmarks/fit.py checkpoint --backend torch      # a checkpoint every 60 s (or --every) against none
     python benchmarks/fit.py survive    --backend torch --limit 8GiB     # 20 batches and a short one, capped
+
+Speed and memory are of two trainings: "plain", where everything fits and nothing special is asked, and "accumulate",
+four micro-batches an update beside Keras's `gradient_accumulation_steps=4`.
 
 Where there is a GPU it is Xception at 299 pixels, else a small net. Times are taken by turns in one process, so that
 what is compared ran side by side; peaks come from a process each. One line of results/fit.jsonl a call (`--out` says
@@ -11,6 +14,7 @@ where else). `--quick` makes it short, to see that it runs.
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -26,12 +30,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fit.jsonl"
 WAYS = ("keras", "fitroom")
+TRAININGS = ("plain", "accumulate")
 
 
 def main() -> None:
     """Measure what is asked and append it to the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("plain", "accumulate", "checkpoint", "survive"))
+    parser.add_argument("what", choices=("speed", "memory", "checkpoint", "survive"))
     parser.add_argument("--backend", choices=("jax", "torch", "tensorflow"), required=True)
     parser.add_argument("--jit", action=argparse.BooleanOptionalAction, help="jit_compile on TensorFlow")
     parser.add_argument("--precision", default="float32")
@@ -55,15 +60,19 @@ def main() -> None:
 
 def parent(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the children that the question takes, each in a process of its own."""
-    if arguments.what == "survive":
-        return child("survive", arguments)
-    times = child(f"{arguments.what}-times", arguments)
-    if arguments.what == "checkpoint":
-        return times
-    peaks = {f"{way}_peak_bytes": child(f"{arguments.what}-peak-{way}", arguments)["peak_bytes"] for way in WAYS}
-    if all(peaks.values()):
-        peaks["peak_ratio"] = round(peaks["fitroom_peak_bytes"] / peaks["keras_peak_bytes"], 4)
-    return times | peaks
+    if arguments.what != "memory":
+        return child(arguments.what, arguments)
+    found: dict[str, Any] = {}
+    for training in TRAININGS:
+        peaks = {}
+        for way in WAYS:
+            answer = child(f"memory-{training}-{way}", arguments)
+            peaks[way] = answer.pop("peak_bytes")
+            found |= answer
+        found[training] = {"peak_bytes": peaks}
+        if all(peaks.values()):
+            found[training]["ratio"] = round(peaks["fitroom"] / peaks["keras"], 4)
+    return found
 
 
 def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -83,39 +92,37 @@ def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def times(arguments: argparse.Namespace, one: Any, other: Any) -> dict[str, Any]:
+def by_turns(arguments: argparse.Namespace, one: Any, other: Any) -> dict[str, Any]:
     """Two ways of training by turns; each is a function that trains some steps and gives seconds a step."""
-    one(), other()  # compile, and warm up
-    found: dict[str, list[float]] = {"one": [], "other": []}
+    for way in (one, other):
+        way()  # compiles, and warms up
+    found: dict[Any, list[float]] = {one: [], other: []}
     for number in range(2 if arguments.quick else arguments.rounds):
-        for name in ("one", "other") if number % 2 else ("other", "one"):
-            found[name].append({"one": one, "other": other}[name]())
-    first, second = (statistics.median(found[name]) for name in ("one", "other"))
-    return {"ratio": round(second / first, 4), "seconds": [round(first, 5), round(second, 5)], **facts(arguments)}
+        for way in (one, other) if number % 2 else (other, one):
+            found[way].append(way())
+    seconds = [round(statistics.median(found[way]), 5) for way in (one, other)]
+    return {"ratio": round(seconds[1] / seconds[0], 4), "seconds": dict(zip(WAYS, seconds, strict=True))}
 
 
-def plain_times(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`model.fit` and `fitroom.fit`, nothing special asked."""
+def speed(arguments: argparse.Namespace) -> dict[str, Any]:
+    """`model.fit` and `fitroom.fit`; then four batches accumulated by Keras and one batch in four parts."""
     import fitroom
 
     setting = Setting(arguments)
     model, twin = setting.model(), setting.model()
-    return times(arguments, setting.timed(model.fit), setting.timed(lambda *a, **k: fitroom.fit(twin, *a, **k)))
-
-
-def accumulate_times(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keras's accumulation over four batches and ours over one batch of four times the size; seconds an update."""
-    import fitroom
-
-    setting = Setting(arguments)
-    parts, twin = setting.model(keras_accumulation=4), setting.model()
+    plain = by_turns(arguments, setting.timed(model.fit), setting.timed(lambda *a, **k: fitroom.fit(twin, *a, **k)))
+    parts = setting.model(keras_accumulation=4)
     recipe = fitroom.Recipe(micro_batch=setting.micro_batch)
-    by_keras = setting.timed(parts.fit, batch_size=setting.micro_batch, steps=4 * setting.steps, updates=setting.steps)
-    by_us = setting.timed(lambda *a, **k: fitroom.fit(twin, *a, recipe=recipe, **k), batch_size=4 * setting.micro_batch)
-    return times(arguments, by_keras, by_us) | {"micro_batch": setting.micro_batch, "parts": 4}
+    accumulate = by_turns(
+        arguments,
+        setting.timed(parts.fit, batch_size=setting.micro_batch, steps=4 * setting.steps, updates=setting.steps),
+        setting.timed(lambda *a, **k: fitroom.fit(twin, *a, recipe=recipe, **k), batch_size=4 * setting.micro_batch),
+    )
+    sizes = {"batch_size": setting.batch_size, "micro_batch": setting.micro_batch, "parts": 4}
+    return facts(arguments) | sizes | {"plain": plain, "accumulate": accumulate}
 
 
-def checkpoint_times(arguments: argparse.Namespace) -> dict[str, Any]:
+def checkpoint(arguments: argparse.Namespace) -> dict[str, Any]:
     """`fitroom.fit` without and with a run folder."""
     import fitroom
 
@@ -128,18 +135,19 @@ def checkpoint_times(arguments: argparse.Namespace) -> dict[str, Any]:
         return fitroom.fit(twin, *positional, run_dir=f"{folder}/{next(count)}", **named)
 
     plain = setting.timed(lambda *a, **k: fitroom.fit(model, *a, **k), seconds=2 * arguments.every)
-    return times(arguments, plain, setting.timed(kept, seconds=2 * arguments.every)) | {"every_s": arguments.every}
+    both = by_turns(arguments, plain, setting.timed(kept, seconds=2 * arguments.every))
+    return facts(arguments) | both | {"every_s": arguments.every}
 
 
-def peak(arguments: argparse.Namespace, what: str, way: str) -> dict[str, Any]:
+def memory(arguments: argparse.Namespace, training: str, way: str) -> dict[str, Any]:
     """The allocator's peak of one way of training, in steady state where the framework can tell it apart."""
     import fitroom
 
     setting = Setting(arguments)
-    model = setting.model(keras_accumulation=4 if (what, way) == ("accumulate", "keras") else None)
+    model = setting.model(keras_accumulation=4 if (training, way) == ("accumulate", "keras") else None)
     batch_size = setting.batch_size
     options: dict[str, Any] = {}
-    if what == "accumulate":
+    if training == "accumulate":
         batch_size = setting.micro_batch * (1 if way == "keras" else 4)
         options = {"recipe": fitroom.Recipe(micro_batch=setting.micro_batch)} if way == "fitroom" else {}
     train = model.fit if way == "keras" else lambda *a, **k: fitroom.fit(model, *a, **options, **k)
@@ -149,7 +157,7 @@ def peak(arguments: argparse.Namespace, what: str, way: str) -> dict[str, Any]:
     if backend.can_reset_peak:
         backend.reset_peak(device)
         train(setting.data(batch_size, 8), verbose=0)
-    return {"peak_bytes": backend.read_memory(device).peak_bytes}
+    return facts(arguments) | {"peak_bytes": backend.read_memory(device).peak_bytes}
 
 
 def survive(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -333,14 +341,9 @@ def _on_gpu(backend: str) -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-CHILDREN: dict[str, Any] = {
-    "plain-times": plain_times,
-    "accumulate-times": accumulate_times,
-    "checkpoint-times": checkpoint_times,
-    "survive": survive,
-} | {
-    f"{what}-peak-{way}": (lambda arguments, what=what, way=way: peak(arguments, what, way))
-    for what in ("plain", "accumulate")
+CHILDREN: dict[str, Any] = {"speed": speed, "checkpoint": checkpoint, "survive": survive} | {
+    f"memory-{training}-{way}": functools.partial(memory, training=training, way=way)
+    for training in TRAININGS
     for way in WAYS
 }
 

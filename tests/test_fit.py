@@ -1,6 +1,7 @@
 """`fitroom.fit` on the three backends, a process each."""
 
 import pytest
+
 from test_backend_contract import needs, run_checks
 
 

@@ -30,6 +30,8 @@ def fit(
     recipe: Recipe | None = None,
     run_dir: "str | Path | None" = None,
     seed: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    checkpoint_batches: int | None = None,
 ) -> Any:
     """Train a compiled Keras model. Takes what `model.fit` takes and returns Keras's `History`.
 
@@ -38,6 +40,7 @@ def fit(
     cuts from the start. `History.fitroom` says what was done.
 
     With `run_dir` nothing is lost either: the same call again goes on where the run was killed, with the same result.
+    A checkpoint is written at the end of every epoch and every `checkpoint_seconds` (or `checkpoint_batches`).
     `seed` is that of the order of the samples; left out, it comes from NumPy's, and a run keeps its own.
 
     >>> history = fitroom.fit(model, x, y, batch_size=256, epochs=10, run_dir="runs/a")  # doctest: +SKIP
@@ -58,5 +61,13 @@ def fit(
         validation_batch_size=validation_batch_size,
         validation_frequency=validation_freq,
     )
-    training = Training(model=model, data=data, recipe=recipe or Recipe(), run_dir=run_dir, seed=seed)
+    training = Training(
+        model=model,
+        data=data,
+        recipe=recipe or Recipe(),
+        run_dir=run_dir,
+        seed=seed,
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_batches=checkpoint_batches,
+    )
     return training.run(epochs=epochs, initial_epoch=initial_epoch, verbose=verbose, callbacks=callbacks)

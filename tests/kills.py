@@ -1,0 +1,45 @@
+"""Kill a training with SIGKILL at random moments until it is done; what comes of it."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SCRIPT = Path(__file__).with_name("killed_run.py")
+
+
+def trained(folder: Path, backend: str, *, kills: int = 0, seed: int = 0) -> tuple[dict[str, Any], int]:
+    """The result of the script in `folder`, and how often it was really killed on the way.
+
+    A kill comes at a random moment after the training began (imports and all are not worth killing), up to as long as
+    a whole training takes; when as many as asked were done, it is left alone.
+    """
+    moments = random.Random(seed)
+    done = 0
+    while True:
+        child = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(folder)],
+            env=os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        if done < kills:
+            assert first.strip() == "begun", child.communicate()[1][-3000:]
+            time.sleep(moments.uniform(0.0, 3.0))
+            if child.poll() is None:
+                child.kill()
+                child.communicate()
+                done += 1
+                continue
+        said, errors = child.communicate()
+        results = [line for line in said.splitlines() if line.startswith("RESULT ")]
+        assert results, errors[-3000:]
+        found: dict[str, Any] = json.loads(results[-1][7:])
+        return found, done

@@ -1,0 +1,139 @@
+"""Training on TensorFlow whose CPU allocator is limited: real out-of-memory. One way of it a process.
+
+    python pressure_run.py too_large | tightens | validation | stress SEED
+
+Prints RESULT and what came of it: every sample is counted by a metric that is part of the transaction, so a sample
+that was lost or seen twice shows in its sums.
+"""
+
+import hashlib
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, ops
+
+import fitroom
+
+SIDE, FILTERS, SAMPLES = 32, 32, 720
+MIB = 2**20
+
+
+class Seen(keras.metrics.Metric):
+    """The sum of a number that each picture carries in its first pixel, and how many there were."""
+
+    def __init__(self, name="seen"):
+        super().__init__(name=name)
+        self.total = self.add_weight(shape=(2,), initializer="zeros", name="total", dtype="float32")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        numbers = ops.cast(ops.reshape(y_pred, (-1, 6))[:, 5], "float32")
+        self.total.assign_add(ops.stack([ops.sum(numbers), ops.cast(ops.shape(numbers)[0], "float32")]))
+
+    def result(self):
+        return {"seen_sum": self.total[0], "seen_count": self.total[1]}
+
+
+def sum_of_classes(y_true, y_pred):
+    return keras.losses.sparse_categorical_crossentropy(y_true, y_pred[:, :5], from_logits=True)
+
+
+def net():
+    """No BatchNormalization and no dropout, so that the size of the parts changes nothing but rounding."""
+    keras.utils.set_random_seed(3)
+    pictures = keras.Input((SIDE, SIDE, 3))
+    number = layers.Lambda(lambda x: ops.stop_gradient(x[:, 0, 0, :1]), output_shape=(1,))(pictures)
+    features = layers.Conv2D(FILTERS, 3, padding="same", activation="relu")(pictures)
+    features = layers.Conv2D(FILTERS, 3, padding="same", activation="relu")(features)
+    classes = layers.Dense(5)(layers.GlobalAveragePooling2D()(features))
+    model = keras.Model(pictures, layers.Concatenate()([classes, number]))
+    model.compile(keras.optimizers.Adam(1e-3), sum_of_classes, metrics=[Seen()])
+    return model
+
+
+def data(number=SAMPLES, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.random((number, SIDE, SIDE, 3)).astype("float32")
+    x[:, 0, 0, 0] = np.arange(number) % 64
+    return x, random.integers(0, 5, number).astype("int32")
+
+
+class Ballast(keras.callbacks.Callback):
+    """Takes memory before some batches and gives it back before others, by a plan of MiB for each batch."""
+
+    def __init__(self, plan):
+        super().__init__()
+        self.plan, self.held, self.count = plan, None, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        wanted = self.plan(self.count)
+        self.count += 1
+        if wanted is not None:
+            self.held = None
+            self.held = tf.zeros((wanted * MIB // 4,)) if wanted else None
+
+
+def report(model, history, **more):
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(v.numpy()).tobytes() for v in model.trainable_variables))
+    known = history.fitroom
+    print(
+        "RESULT",
+        json.dumps(
+            {
+                "weights": digest.hexdigest(),
+                "updates": int(model.optimizer.iterations),
+                "micro_batch": known["micro_batch"],
+                "validation_micro_batch": known["validation_micro_batch"],
+                "out_of_memory": known["out_of_memory"],
+                "during": [event["during"] for event in known["events"] if event["kind"] == "out of memory"],
+                "seen_sum": [float(value) for value in history.history["seen_sum"]],
+                "seen_count": [float(value) for value in history.history["seen_count"]],
+                **more,
+            }
+        ),
+        flush=True,
+    )
+
+
+def too_large(micro_batch=None):
+    """One batch of all samples, whole; the second argument cuts it from the start instead."""
+    model = net()
+    recipe = fitroom.Recipe(micro_batch=int(micro_batch)) if micro_batch else None
+    options = {"batch_size": SAMPLES, "epochs": 2, "shuffle": False, "verbose": 0}
+    report(model, fitroom.fit(model, *data(), **options, recipe=recipe))
+
+
+def tightens():
+    """The memory shrinks in the middle of a run and comes back."""
+    model = net()
+    ballast = Ballast({4: 110, 9: 0}.get)
+    history = fitroom.fit(model, *data(), batch_size=120, epochs=2, verbose=0, callbacks=[ballast])
+    report(model, history)
+
+
+def validation():
+    """Training fits, validation does not."""
+    model = net()
+    xv, yv = data(1600, seed=2)
+    history = fitroom.fit(
+        model, *data(), batch_size=60, epochs=1, verbose=0, validation_data=(xv, yv), validation_batch_size=1600
+    )
+    report(model, history, val_seen_count=history.history["val_seen_count"])
+
+
+def stress(seed):
+    """Memory that comes and goes at random, with several out-of-memory errors in every epoch."""
+    random = np.random.default_rng(int(seed))
+    model = net()
+
+    def plan(count):
+        return int(random.choice([0, 90, 130, 150])) if random.random() < 0.5 else None
+
+    history = fitroom.fit(model, *data(), batch_size=120, epochs=4, verbose=0, callbacks=[Ballast(plan)])
+    report(model, history)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
