@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fitroom.backends.contract import Device, MemoryReading, Name
+from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
 from fitroom.backends.jax import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
 
@@ -39,3 +39,9 @@ class JaxBackend:
         from fitroom.backends.jax.trace import trace_step
 
         return trace_step(model, request)
+
+    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
+        """Steps of a compiled model, each one call of one compiled program."""
+        from fitroom.backends.jax.stepper import JaxStepper
+
+        return JaxStepper(model, jit=jit)

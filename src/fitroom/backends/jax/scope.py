@@ -9,6 +9,12 @@ from dataclasses import dataclass
 
 from fitroom.estimating.timeline import Phase
 
+ACCUMULATION = "accumulated_gradients"
+"""The scope in which a step in micro-batches adds up gradients."""
+
+MICRO_BATCH = "micro_batch"
+"""The scope in which it takes a part out of the batch."""
+
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 
 
@@ -45,9 +51,9 @@ def phase_in(scope: str, *, training: bool) -> Phase | None:
         return None
     if not training:
         return "forward"
-    if is_backward(scope):
+    if is_backward(scope) or f"/{ACCUMULATION}/" in scope:
         return "backward"
-    return "forward" if "jvp(" in scope else "update"
+    return "forward" if "jvp(" in scope or f"/{MICRO_BATCH}/" in scope else "update"
 
 
 def is_backward(scope: str) -> bool:

@@ -1,0 +1,59 @@
+"""Compiled programs, one for each shape of a batch and each way to cut it."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from fitroom.backends.jax.room import check_room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A step compiled ahead of time."""
+
+    compiled: Any
+    needed_bytes: int | None
+    """What it takes beside its arguments, or None where the compiler does not tell."""
+
+    def __call__(self, state: Any, data: Any) -> Any:
+        """Run it, if there is room."""
+        check_room(self.needed_bytes)
+        return self.compiled(state, data)
+
+
+class Programs:
+    """Compiles a function when a batch of a new shape comes, and keeps what it compiled.
+
+    Compiling comes before running, so that what fails in it (XLA tries out kernels, and may run out of memory) fails
+    while all state is in place.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Program] = {}
+
+    def get(
+        self, name: Hashable, function: Callable[..., Any], state: Any, data: Any, *, donated: bool = False
+    ) -> Program:
+        """The program of `function(state, data)`; `name` stands for the function and for how it cuts the batch."""
+        leaves, structure = jax.tree.flatten(data)
+        key = (name, structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        if key not in self._kept:
+            # Unused arguments are kept: they are on the device all the same.
+            jitted = jax.jit(function, donate_argnums=0 if donated else (), keep_unused=True)
+            compiled = jitted.lower(state, data).compile()
+            self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
+        return self._kept[key]
+
+    def forget(self) -> None:
+        """Drop them all."""
+        self._kept.clear()
+
+
+def _needed_bytes(compiled: Any) -> int | None:
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return None
+    new_bytes = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    return int(analysis.temp_size_in_bytes + max(new_bytes, 0))

@@ -1,0 +1,38 @@
+"""Whether a compiled step finds the memory that it needs, looked up before it runs.
+
+A step that runs out of memory while it runs may have given up its inputs by then.
+"""
+
+from typing import Any
+
+import jax
+
+from fitroom.errors import NoRoomError
+from fitroom.units import format_bytes
+
+
+def check_room(needed_bytes: int | None) -> None:
+    """Raise NoRoomError where the device that JAX trains on has less free than is needed."""
+    if not needed_bytes:
+        return
+    device = jax.local_devices()[0]
+    free_bytes = _free_bytes(device.memory_stats() or {})
+    if free_bytes is not None and needed_bytes > free_bytes:
+        raise NoRoomError(
+            f"Out of memory: the step needs {format_bytes(needed_bytes)} beside its weights and batch, and "
+            f"{format_bytes(free_bytes)} are free on {device.platform}:{device.id}.",
+            hint="a smaller micro-batch",
+        )
+
+
+def _free_bytes(counted: dict[str, Any]) -> int | None:
+    """The largest block that the allocator could give, as far as it tells."""
+    limit_bytes, in_use_bytes = counted.get("bytes_limit"), counted.get("bytes_in_use")
+    if not limit_bytes or in_use_bytes is None:
+        return None
+    free_bytes = limit_bytes - in_use_bytes
+    # XLA takes its temporaries as one block. Where all of the card is taken, no block can be larger than the largest.
+    largest_bytes = counted.get("largest_free_block_bytes")
+    if largest_bytes and counted.get("pool_bytes") == limit_bytes:
+        return int(min(free_bytes, largest_bytes))
+    return int(free_bytes)

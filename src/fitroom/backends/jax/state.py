@@ -1,0 +1,63 @@
+"""A model's variables as the state that Keras's steps on JAX take and return.
+
+Values go by reference, past `assign`, which would check and convert each of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fitroom.errors import ModelError
+
+Groups = tuple[Sequence[Any], ...]
+
+
+def variables_of(model: Any) -> Groups:
+    """The variables in the groups of `train_step`: trainable, not trainable, the optimizer's, the metrics'.
+
+    To be looked up once: Keras walks over all layers for them.
+    """
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    gone = [variable.path for group in groups for variable in group if variable._value is None]
+    if gone:
+        raise ModelError(
+            f"{len(gone)} variables of {model.name!r} have no values, {gone[0]!r} among them.",
+            hint="a `model.fit` that died takes them along on JAX: build the model anew and load its weights",
+        )
+    return groups
+
+
+def read(groups: Groups) -> tuple[list[Any], ...]:
+    """The arrays of the variables, no array twice: it can be given up only once."""
+    values = tuple([variable._value for variable in group] for group in groups)
+    arrays = [array for group in values for array in group]
+    if len(set(map(id, arrays))) < len(arrays):
+        seen: set[int] = set()
+        values = tuple([_first_or_copy(array, seen) for array in group] for group in values)
+    return values
+
+
+def write(groups: Groups, values: Sequence[Sequence[Any]]) -> None:
+    """Give the variables new arrays, all but those whose new one is None."""
+    for group, arrays in zip(groups, values, strict=True):
+        for variable, array in zip(group, arrays, strict=True):
+            if array is not None:
+                variable._value = array
+
+
+def is_lost(values: Any) -> bool:
+    """Whether any of the arrays was given up."""
+    return any(array.is_deleted() for array in jax.tree.leaves(values))
+
+
+def _first_or_copy(array: Any, seen: set[int]) -> Any:
+    if id(array) in seen:
+        return jax.numpy.copy(array)
+    seen.add(id(array))
+    return array

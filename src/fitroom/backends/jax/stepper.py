@@ -1,0 +1,161 @@
+"""Training steps on JAX: each is a function of the state, compiled whole, and takes effect when all of it is done."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from fitroom.backends.jax.cut_step import CutStep
+from fitroom.backends.jax.out_of_memory import is_out_of_memory
+from fitroom.backends.jax.programs import Programs
+from fitroom.backends.jax.state import Groups, is_lost, read, variables_of, write
+from fitroom.backends.keras_objective import Objective
+from fitroom.backends.undisturbed import undisturbed
+from fitroom.errors import ModelError, StateLostError
+from fitroom.train.batch import Batch, cut_sizes
+
+StepFunction = Callable[[Any, Any], tuple[Any, Any]]
+"""`logs, new_state = step(state, data)`, as Keras's steps on JAX are."""
+
+
+class JaxStepper:
+    """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
+
+    def __init__(self, model: Any, *, jit: bool | None) -> None:
+        self.model = model
+        self.objective = Objective(model)
+        self._jit = jit
+        self._variables: Groups = ()
+        self._programs = Programs()
+        self._cuts: dict[tuple[int, ...], CutStep] = {}
+
+    @property
+    def why_whole(self) -> str | None:
+        """Why batches of this model cannot be cut, or None where they can."""
+        return self.objective.why_whole
+
+    def prepare(self, batch: Batch) -> None:
+        """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
+        if not self._variables:
+            self.model._symbolic_build(data_batch=batch.data())  # no public name
+            if self._jit is None:
+                self._jit = self.model.jit_compile and not self.model.run_eagerly
+            self._variables = variables_of(self.model)
+
+    def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One update."""
+        self.prepare(batch)
+        sizes = self._sizes(batch, micro_batch, of_model="train_step")
+        step = self.model.train_step if len(sizes) == 1 else self._cuts[sizes].train
+        return self._run(("train", sizes), step, self._variables, batch, donated=True)
+
+    def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One batch of `evaluate`."""
+        self.prepare(batch)
+        sizes = self._sizes(batch, micro_batch, of_model="test_step")
+        step = self.model.test_step if len(sizes) == 1 else self._cuts[sizes].test
+        trainable, non_trainable, _, metrics = self._variables
+        # So little is new here that nothing has to be given up for it.
+        return self._run(("test", sizes), _changes(step), (trainable, non_trainable, metrics), batch, donated=False)
+
+    def predict(self, x: Any) -> Any:
+        """The model's outputs for some inputs."""
+        state = read((self.model.trainable_variables, self.model.non_trainable_variables))
+        data = (jax.tree.map(jax.device_put, x),)
+        step = (
+            self._programs.get("predict", self.model.predict_step, state, data)
+            if self._jit
+            else self.model.predict_step
+        )
+        outputs, _ = step(state, data)
+        return jax.tree.map(np.asarray, outputs)
+
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch on the device, if there is room for it; the CPU is no other place than the host."""
+        if jax.default_backend() == "cpu":
+            return batch
+        try:
+            return _on_device(batch)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return batch
+
+    def forget(self) -> None:
+        """Drop compiled programs. Gradients live within them only."""
+        self._programs.forget()
+        self._cuts.clear()
+
+    def _sizes(self, batch: Batch, micro_batch: int, *, of_model: str) -> tuple[int, ...]:
+        """Of the parts of a batch, which is made ready for being cut if it is."""
+        if micro_batch >= batch.size:
+            return (batch.size,)
+        sizes = tuple(cut_sizes(batch.size, micro_batch))
+        if not getattr(type(self.model), of_model).__module__.startswith("keras."):
+            raise self._cannot_cut(f"the model brings its own `{of_model}`")
+        if sizes not in self._cuts:
+            if self.why_whole is not None:
+                raise self._cannot_cut(self.why_whole)
+            self.objective.try_losses(batch, self.predict)
+            self._cuts[sizes] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit))
+        return sizes
+
+    def _cannot_cut(self, why: str) -> ModelError:
+        return ModelError(
+            f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",
+            hint="leave `micro_batch` out, and choose a batch_size that fits whole",
+        )
+
+    def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:
+        state, data = read(variables), _on_device(batch).data()
+        with self._tidied():
+            if not self._jit:
+                logs, new_state = jax.block_until_ready(step(state, data))
+                with undisturbed():
+                    write(variables, new_state)
+                return dict(logs)
+            program = self._programs.get(name, step, state, data, donated=donated)
+        with undisturbed():
+            try:
+                logs, new_state = program(state, data)
+                # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
+                jax.block_until_ready((logs, [group[:1] for group in new_state]))
+            except Exception as error:
+                if is_lost(state):
+                    raise StateLostError(
+                        f"The step failed on the device when it had given up the model's variables: {error}",
+                        hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
+                    ) from error
+                raise
+            write(variables, new_state)
+        return dict(logs)
+
+    @contextlib.contextmanager
+    def _tidied(self) -> Iterator[None]:
+        """Take back what Keras leaves in the model when a trace is broken off."""
+        try:
+            yield
+        except BaseException:
+            # The losses of the broken trace, which would stand for the model's from now on.
+            self.model._losses_override = []
+            raise
+
+
+def _on_device(batch: Batch) -> Batch:
+    """The batch as JAX's arrays, all of it there: what fails later would fail in the step."""
+    moved = batch.mapped(jax.device_put)
+    jax.block_until_ready(moved.data())
+    return moved
+
+
+def _changes(step: StepFunction) -> StepFunction:
+    """The step with None in its new state for all that stays as it was."""
+
+    def changes(state: Any, data: Any) -> tuple[Any, Any]:
+        logs, new_state = step(state, data)
+        pairs = zip(state, new_state, strict=True)
+        return logs, [[None if b is a else b for a, b in zip(*groups, strict=True)] for groups in pairs]
+
+    return changes
