@@ -1,0 +1,68 @@
+"""The state of a Keras model as arrays on the host, and back; the same on every backend."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fitroom.errors import InputError
+from fitroom.train.run.fingerprint import stable_path
+
+_GROUPS = ("model", "optimizer", "metrics")
+
+
+def capture_state(model: Any) -> dict[str, Any]:
+    """Weights, statistics, random generators, optimizer and metrics of a model, by stable names.
+
+    The arrays are copies: no later step changes them.
+    """
+    return {name: _copied(variable) for name, variable in _variables(model).items()}
+
+
+def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
+    """Put captured state back into a model of the same build. Other arrays may be among them.
+
+    Raises InputError, with nothing changed, where names or shapes differ.
+    """
+    variables = _variables(model)
+    kept = {name: array for name, array in arrays.items() if name.partition("/")[0] in _GROUPS}
+    for name in [*kept, *variables]:
+        if name not in variables:
+            raise _other(f"it has {name!r}, which the model has not")
+        if name not in kept:
+            raise _other(f"the model has {name!r}, which it has not")
+        if tuple(kept[name].shape) != tuple(variables[name].shape):
+            shapes = f"{tuple(kept[name].shape)}, in the model {tuple(variables[name].shape)}"
+            raise _other(f"{name!r} has the shape {shapes}")
+    for name, variable in variables.items():
+        variable.assign(kept[name])
+
+
+def _variables(model: Any) -> dict[str, Any]:
+    """Every variable once, in Keras's order, which is that of building."""
+    optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    of_group = (model.variables, [] if optimizer is None else optimizer.variables, model.metrics_variables)
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for group, variables in zip(_GROUPS, of_group, strict=True):
+        new = {id(variable): variable for variable in variables if id(variable) not in seen}
+        seen |= set(new)
+        found |= {f"{group}/{number:05d}/{stable_path(one.path)}": one for number, one in enumerate(new.values())}
+    return found
+
+
+def _copied(variable: Any) -> Any:
+    """On the CPU a framework may lend its own memory, which the next step overwrites."""
+    import keras
+
+    array = keras.ops.convert_to_numpy(variable)
+    return array if array.flags.owndata and array.flags.writeable else np.array(array, copy=True)
+
+
+def _other(difference: str) -> InputError:
+    return InputError(
+        f"The checkpoint is of another model: {difference}.",
+        hint="build and compile the model as the run began with, or give another `run_dir`",
+    )

@@ -1,0 +1,195 @@
+"""A run folder: what the run is, how far it came, what happened.
+
+run.json       what the run is: model, data, batch size, epochs, seed, recipe, versions; and its state
+history.json   the metrics of each epoch so far
+log.jsonl      what happened, one event a line: out of memory, smaller and larger micro-batches, going on
+checkpoints/   the last two
+model.keras    the finished model, which plain Keras loads
+lock           which process works in it
+"""
+
+import contextlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from fitroom.errors import InputError
+from fitroom.train.run.difference import first_difference
+from fitroom.train.run.durable import PARTIAL, remove_partial, sync_folder, write_json
+from fitroom.train.run.lock import FolderLock
+from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
+
+_MAY_CHANGE = ("epochs", "recipe", "versions", "learning_rate")
+"""What may be another when a run goes on. All else that says what the run is must be the same."""
+
+State = Literal["running", "interrupted", "finished"]
+Progress = Literal["new", "unfinished", "finished"]
+
+
+class RunFolder:
+    """A run folder in use by this process, until `close`.
+
+    `opened` and `begin` are two steps, since what was kept (a seed) may be needed to say what the run is; `open` is
+    both.
+    """
+
+    def __init__(self, path: Path, lock: FolderLock, kept: dict[str, Any] | None) -> None:
+        self.path = path
+        self.kept = kept
+        """What run.json says, or None where the run is new."""
+        self.progress: Progress = "new" if kept is None else "unfinished"
+        self.notes: list[str] = []
+        """What a user should know about going on."""
+        self._lock = lock
+        if not lock.is_sure:
+            self.notes.append(f"The file system of {path} has no locks: make sure that no other process uses it.")
+
+    @classmethod
+    def open(cls, path: str | Path, identity: dict[str, Any]) -> "RunFolder":
+        """Create a run, or go on with the one that is there. Raises InputError where it is another, or in use."""
+        folder = cls.opened(path)
+        try:
+            folder.begin(identity)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    @classmethod
+    def opened(cls, path: str | Path) -> "RunFolder":
+        """Take hold of a folder and read what it says."""
+        folder = Path(path).expanduser()
+        check_place(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FolderLock(folder / LOCK_FILE)
+        except OSError as error:
+            raise not_writable(folder, error) from error
+        try:
+            kept = read_run(folder / RUN_FILE)
+            remove_partial(folder)
+        except BaseException as error:
+            lock.release()
+            if isinstance(error, OSError):
+                raise not_writable(folder, error) from error
+            raise
+        return cls(folder, lock, kept)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def model_file(self) -> Path:
+        """Where the finished model is."""
+        return self.path / "model.keras"
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        """Say what the run is: JSON with "epochs" and whatever must be the same when it goes on.
+
+        A finished run that is asked for more epochs goes on; asked for the same or fewer, it stays finished.
+        """
+        before, identity = self.kept, json.loads(json.dumps(identity))
+        kept = {"format": FORMAT, "state": "running", "begun": _now()}
+        if before is not None:
+            self._check_same(before, identity)
+            kept["begun"] = before.get("begun", kept["begun"])
+            if before["state"] == "finished" and identity["epochs"] <= before["epochs"]:
+                self.progress = "finished"
+                return
+        self.kept = kept | identity
+        self._write_run()
+
+    def mark(self, state: State) -> None:
+        """Say how the run stands."""
+        assert self.kept is not None, "begin comes first"
+        self.kept["state"] = state
+        self._write_run()
+
+    def log(self, event: dict[str, Any]) -> None:
+        """Add an event to the log. A log that cannot be written is no reason to stop."""
+        line = json.dumps({"time": _now()} | event, default=str).encode() + b"\n"
+        with contextlib.suppress(OSError), open(self.path / "log.jsonl", "a+b") as file:
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                line = b"\n" + line  # a kill cut the last one short
+            file.write(line)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the log holds; a line that a kill cut short is left out."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(OSError):
+            for line in (self.path / "log.jsonl").read_bytes().splitlines():
+                with contextlib.suppress(ValueError):
+                    found.append(json.loads(line))
+        return found
+
+    def write_history(self, history: dict[str, list[Any]]) -> None:
+        """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null."""
+        write_json(self.path / "history.json", _finite(history))
+
+    def save_model(self, model: Any) -> Path:
+        """Write the finished model, whole or not at all."""
+        beside = self.path / f".model{PARTIAL}.keras"
+        try:
+            model.save(beside)
+            with open(beside, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, self.model_file)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+        sync_folder(self.path)
+        return self.model_file
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._lock.release()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _check_same(self, before: dict[str, Any], identity: dict[str, Any]) -> None:
+        own = ("format", "state", "begun", "updated", *_MAY_CHANGE)
+        difference = first_difference(_without(before, own), _without(identity, own))
+        if difference:
+            raise InputError(
+                f"The run folder {self.path} holds another run. {difference}.",
+                hint="give another `run_dir`, or train what the run began with",
+            )
+        for name in ("recipe", "versions", "learning_rate"):
+            if found := first_difference(before.get(name), identity.get(name), name):
+                self.notes.append(f"The run goes on with a difference. {found}.")
+
+    def _write_run(self) -> None:
+        assert self.kept is not None
+        self.kept["updated"] = _now()
+        try:
+            write_json(self.path / RUN_FILE, self.kept)
+        except OSError as error:
+            raise not_writable(self.path, error) from error
+
+
+def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, str | bool | int | None):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

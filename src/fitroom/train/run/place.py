@@ -1,0 +1,57 @@
+"""Whether a path can be a run folder, and what is written there about its run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fitroom.errors import InputError
+
+FORMAT = 1
+RUN_FILE, LOCK_FILE = "run.json", "lock"
+
+
+def check_place(folder: Path) -> None:
+    """Refuse what is no run folder before anything is written there."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"`run_dir` must be a folder. Received: {folder}, which is a file.")
+        if not folder.is_dir() or (folder / RUN_FILE).exists():
+            return
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    others = [name for name in names if name != LOCK_FILE and not name.startswith(".")]
+    if others:
+        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise InputError(
+            f"`run_dir` must be a new or empty folder, or one that holds a run. Received: {folder}, with {shown}.",
+            hint=f"give a folder within it: {folder / 'run'}",
+        )
+
+
+def read_run(path: Path) -> dict[str, Any] | None:
+    """What run.json says, or None where there is none. Raises InputError where it cannot be used."""
+    if not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_text())
+        if not isinstance(kept, dict) or not {"format", "state", "epochs"} <= set(kept):
+            raise ValueError("it is not what fitroom writes")
+    except ValueError as error:
+        raise InputError(
+            f"{path} cannot be read: {error}.", hint="bring it back from a backup, or give another `run_dir`"
+        ) from None
+    if kept["format"] > FORMAT:
+        raise InputError(
+            f"{path} was written by a newer fitroom (format {kept['format']}, known up to {FORMAT}).",
+            hint="pip install --upgrade fitroom",
+        )
+    return kept
+
+
+def not_writable(folder: Path, error: OSError) -> InputError:
+    """The system's refusal as an error for people."""
+    return InputError(
+        f"The run folder {folder} cannot be written: {error.strerror or error}.",
+        hint="give a `run_dir` where you may write, on a disk with room",
+    )
