@@ -1,10 +1,13 @@
 """PyTorch behind the contract."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.torch import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
+
+if TYPE_CHECKING:
+    from fitroom.backends.torch.stepper import TorchStepper
 
 
 class TorchBackend:
@@ -39,3 +42,9 @@ class TorchBackend:
         from fitroom.backends.torch.trace import trace_step
 
         return trace_step(model, request)
+
+    def stepper(self, model: Any, *, jit: bool | None) -> "TorchStepper":
+        """Steps of a compiled model. They are eager, whatever `jit` says."""
+        from fitroom.backends.torch.stepper import TorchStepper
+
+        return TorchStepper(model)
