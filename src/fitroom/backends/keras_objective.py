@@ -58,6 +58,15 @@ class Objective:
                 return f"the loss {loss.name!r} has no reduction"
         return None
 
+    def check_can_cut(self, step: Literal["train_step", "test_step"]) -> None:
+        """Raise ModelError where a batch cannot be cut for this step of Keras's."""
+        own = not getattr(type(self.model), step).__module__.startswith("keras.")
+        if why := f"the model brings its own `{step}`" if own else self.why_whole:
+            raise ModelError(
+                f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",
+                hint="leave `micro_batch` out, and choose a batch_size that fits whole",
+            )
+
     @property
     def num_losses(self) -> int:
         """How many losses `compile` was given, counting one for each output."""

@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import keras
 
+from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.scope import JaxScopes
 from fitroom.backends.keras_layers import layer_names, owners_of_slots, owners_of_variables
+from fitroom.backends.keras_objective import Objective
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.xla.argument import Argument
 from fitroom.errors import ModelError
@@ -49,20 +51,24 @@ class JaxStep:
         return export(*self.specs)
 
 
-def training_step(prepared: PreparedModel) -> JaxStep:
-    """The step of `fit`, given the first targets that its loss takes."""
-    model, x = prepared.model, _structs(prepared.x)
+def training_step(prepared: PreparedModel, sizes: Sequence[int] = ()) -> JaxStep:
+    """The step of `fit`, given the first targets that its loss takes; with `sizes`, of a batch cut into such parts."""
+    model, x = prepared.model, _structs(prepared.x, sum(sizes))
     groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
+    objective = Objective(model)
+    if sizes:
+        objective.check_can_cut("train_step")
     refusals: list[Exception] = []
     for candidate in prepared.y_candidates:
-        y = _structs(candidate)
+        y = _structs(candidate, sum(sizes))
         try:
-            _build_trackers(model, x, y)
+            _build_trackers(model, x, y, with_loss=bool(sizes))
+            function = _cut_step(model, objective, sizes) if sizes else model.train_step
             num_variables = None
             # Some metrics make their variables when they first see a batch: they are part of the state from then on.
             while num_variables != len(model.metrics_variables):
                 num_variables = len(model.metrics_variables)
-                step = _jax_step(model, model.train_step, [*groups, model.metrics_variables], (x, y))
+                step = _jax_step(model, function, [*groups, model.metrics_variables], (x, y))
                 traced = step.jitted.trace(*step.specs)
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
@@ -98,6 +104,11 @@ def predict_step(prepared: PreparedModel) -> JaxStep:
     return _jax_step(model, predict, groups, (_structs(prepared.x),))
 
 
+def _cut_step(model: Any, objective: Objective, sizes: Sequence[int]) -> Any:
+    objective.assume_losses()
+    return CutStep(model, objective, sizes).train
+
+
 def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch: tuple[Any, ...]) -> JaxStep:
     """`groups` are the variables of the state in Keras's order: trainable, not trainable, optimizer, metrics."""
     kinds: tuple[Kind, ...] = ("weights", "weights", "optimizer", "other")
@@ -119,14 +130,14 @@ def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch:
     )
 
 
-def _build_trackers(model: Any, x: Any, y: Any) -> None:
+def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
     """Make the variables of metrics and of the losses of several outputs, as `fit` does before its first step.
 
     Keras's own way of doing so takes longer than all else, so the outputs' shapes come from JAX; and it has no
     public name, hence the underscores.
     """
     trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
-    if model._compile_metrics is None and len(jax.tree.leaves(y)) < 2:
+    if model._compile_metrics is None and len(jax.tree.leaves(y)) < 2 and not with_loss:
         return  # one loss, which has no variables
     state = [[_struct(v) for v in group] for group in (model.trainable_variables, model.non_trainable_variables)]
     y_pred = jax.eval_shape(lambda state, x: model.stateless_call(*state, x)[0], state, x)
@@ -135,8 +146,14 @@ def _build_trackers(model: Any, x: Any, y: Any) -> None:
         tracker.build(*symbolic)
 
 
-def _structs(specs: Any) -> Any:
-    return keras.tree.map_structure(_struct, specs)
+def _structs(specs: Any, num_samples: int = 0) -> Any:
+    """The specs as JAX has them, with as many samples, where a number is given."""
+
+    def with_samples(spec: Any) -> Any:
+        struct = _struct(spec)
+        return struct.update(shape=(num_samples, *struct.shape[1:])) if num_samples else struct
+
+    return keras.tree.map_structure(with_samples, specs)
 
 
 def _struct(spec: Any) -> Any:

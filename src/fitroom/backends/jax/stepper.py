@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from fitroom.backends.jax.programs import Programs
 from fitroom.backends.jax.state import Groups, is_lost, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.undisturbed import undisturbed
-from fitroom.errors import ModelError, StateLostError
+from fitroom.errors import StateLostError
 from fitroom.train.batch import Batch, cut_sizes
 
 StepFunction = Callable[[Any, Any], tuple[Any, Any]]
@@ -29,7 +29,7 @@ class JaxStepper:
         self._jit = jit
         self._variables: Groups = ()
         self._programs = Programs()
-        self._cuts: dict[tuple[int, ...], CutStep] = {}
+        self._cuts: dict[tuple[str, int, int], CutStep] = {}
 
     @property
     def why_whole(self) -> str | None:
@@ -47,18 +47,18 @@ class JaxStepper:
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
-        sizes = self._sizes(batch, micro_batch, of_model="train_step")
-        step = self.model.train_step if len(sizes) == 1 else self._cuts[sizes].train
-        return self._run(("train", sizes), step, self._variables, batch, donated=True)
+        cut = self._cut(batch, micro_batch, "train_step")
+        step = cut.train if cut else self.model.train_step
+        return self._run(("train", cut), step, self._variables, batch, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self.prepare(batch)
-        sizes = self._sizes(batch, micro_batch, of_model="test_step")
-        step = self.model.test_step if len(sizes) == 1 else self._cuts[sizes].test
+        cut = self._cut(batch, micro_batch, "test_step")
+        step = cut.test if cut else self.model.test_step
         trainable, non_trainable, _, metrics = self._variables
         # So little is new here that nothing has to be given up for it.
-        return self._run(("test", sizes), _changes(step), (trainable, non_trainable, metrics), batch, donated=False)
+        return self._run(("test", cut), _changes(step), (trainable, non_trainable, metrics), batch, donated=False)
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
@@ -88,25 +88,17 @@ class JaxStepper:
         self._programs.forget()
         self._cuts.clear()
 
-    def _sizes(self, batch: Batch, micro_batch: int, *, of_model: str) -> tuple[int, ...]:
-        """Of the parts of a batch, which is made ready for being cut if it is."""
+    def _cut(self, batch: Batch, micro_batch: int, of: Literal["train_step", "test_step"]) -> CutStep | None:
+        """The step of a batch that is cut, or None for one that stays whole."""
         if micro_batch >= batch.size:
-            return (batch.size,)
-        sizes = tuple(cut_sizes(batch.size, micro_batch))
-        if not getattr(type(self.model), of_model).__module__.startswith("keras."):
-            raise self._cannot_cut(f"the model brings its own `{of_model}`")
-        if sizes not in self._cuts:
-            if self.why_whole is not None:
-                raise self._cannot_cut(self.why_whole)
+            return None
+        key = (of, batch.size, micro_batch)
+        if key not in self._cuts:
+            self.objective.check_can_cut(of)
             self.objective.try_losses(batch, self.predict)
-            self._cuts[sizes] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit))
-        return sizes
-
-    def _cannot_cut(self, why: str) -> ModelError:
-        return ModelError(
-            f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",
-            hint="leave `micro_batch` out, and choose a batch_size that fits whole",
-        )
+            sizes = cut_sizes(batch.size, micro_batch)
+            self._cuts[key] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit))
+        return self._cuts[key]
 
     def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:
         state, data = read(variables), _on_device(batch).data()

@@ -15,6 +15,7 @@ from fitroom.estimating.cards import Card
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest, TracedStep, difference_note
 from fitroom.estimating.timeline import Timeline
+from fitroom.train.batch import cut_sizes
 
 BATCHES_AHEAD = 2
 """How many further batches `fit` may have on the card while it trains one: it copies the next one ahead, and does
@@ -23,6 +24,11 @@ not wait for the step before it copies the one after. Measured on an H200: one b
 _AHEAD_NOTE = (
     f"Keras copies up to {BATCHES_AHEAD} further batches to the card while it works on one: "
     "they are counted in what is needed, not in the peak of the step."
+)
+
+_CUT_AHEAD_NOTE = (
+    "The whole batch is on the card, and `fitroom.fit` copies the next one ahead: "
+    "that one is counted in what is needed, not in the peak of the step."
 )
 
 COMPILED_ERROR = 0.0003
@@ -45,20 +51,27 @@ class _Found:
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, laid out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
+    parts = _parts(request) if request.training else []
     with prepared(model, request) as ready:
-        step = training_step(ready) if request.training else predict_step(ready)
+        step = training_step(ready, parts) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=ready.jit)
     return TracedStep(
         timeline=found.timeline,
-        required_bytes=found.timeline.peak_bytes + BATCHES_AHEAD * step.batch_bytes,
+        required_bytes=found.timeline.peak_bytes + (1 if parts else BATCHES_AHEAD) * step.batch_bytes,
         limit_bytes=limit_bytes,
         method=found.method,
         typical_error=found.typical_error,
         precision=ready.precision,
         versions=_versions(),
         depends_on_limit=found.method == "compiled",
-        notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
+        notes=(*ready.notes, *found.notes, _CUT_AHEAD_NOTE if parts else _AHEAD_NOTE),
     )
+
+
+def _parts(request: StepRequest) -> list[int]:
+    """The sizes of the parts that the batch is cut into; none where it stays whole."""
+    micro_batch = request.recipe.micro_batch or request.batch_size
+    return cut_sizes(request.batch_size, micro_batch) if micro_batch < request.batch_size else []
 
 
 def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:

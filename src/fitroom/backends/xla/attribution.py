@@ -56,7 +56,7 @@ def _temporaries(allocation: Allocation, dump: Dump, origins: Origins, moments: 
             first=place.first,
             last=place.last,
         )
-        for place in _places(allocation, dump.schedule.lifetimes)
+        for place in _places(allocation, dump)
     ]
     filled_bytes = Timeline(buffers=tuple(buffers), moments=moments).peak_bytes
     # The block is one allocation that is held throughout: its gaps are in use too, for nobody.
@@ -77,23 +77,39 @@ class _Place:
         mine = self.value
         return mine.offset < value.offset + value.size_bytes and value.offset < mine.offset + mine.size_bytes
 
+    def begins(self, place: "_Place") -> bool:
+        """Whether a value may go on as another: it lies there, and there is no moment between them."""
+        mine, later = self.value, place.value
+        return (mine.offset, mine.size_bytes) == (later.offset, later.size_bytes) and self.last >= place.first - 1
 
-def _places(allocation: Allocation, lifetimes: dict[str, tuple[int, int]]) -> list[_Place]:
+
+def _places(allocation: Allocation, dump: Dump) -> list[_Place]:
     """The values and when they live, each piece of memory counted once.
 
     XLA updates in place: the value before and the one after are then one piece of memory with two names, and
-    the first one's place is taken for as long as either lives.
+    the first one's place is taken for as long as either lives. A loop adds up in place too, beginning with zeros.
     """
+    lifetimes = dump.schedule.lifetimes
     lived = [(value, lifetimes.get(value.instruction + value.place)) for value in allocation.values]
     timed = [_Place(value, *lifetime) for value, lifetime in lived if lifetime]
     places: list[_Place] = []
     taken: list[_Place] = []
     for place in sorted(timed, key=lambda place: (place.first, -place.value.size_bytes)):
-        taken = [earlier for earlier in taken if earlier.last >= place.first]
-        shared = [earlier for earlier in taken if earlier.overlaps(place.value)]
+        taken = [earlier for earlier in taken if earlier.last >= place.first - 1]
+        begun = [
+            earlier for earlier in taken if earlier.begins(place) and not _is_made_of_something(earlier.value, dump)
+        ]
+        shared = [p for p in taken if p in begun or (p.last >= place.first and p.overlaps(place.value))]
+        for earlier in begun:
+            earlier.value = place.value  # zeros say nothing about what they are for, a sum does
         for earlier in shared:
             earlier.last = max(earlier.last, place.last)
         if not shared:
             taken.append(place)
             places.append(place)
     return places
+
+
+def _is_made_of_something(value: Value, dump: Dump) -> bool:
+    instruction = dump.program.instructions.get(value.instruction)
+    return instruction is not None and bool(instruction.operands)

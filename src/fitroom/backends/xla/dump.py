@@ -26,7 +26,9 @@ _CALLED = re.compile(r"(?:calls|body|to_apply)=%([\w.\-]+)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+), (.*)$")
 _PARAMETER = re.compile(r"parameter (\d+), shape")
-_VALUE = re.compile(r"^ value: <\d+ ([\w.\-]+)(\{[\d,]*\})? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
+_VALUE = re.compile(  # "phi": what a loop is given, hands from round to round, and returns
+    r"^ value: <\d+ ([\w.\-]+)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$"
+)
 _RANGE = re.compile(r"^    ([\w.\-]+\{[\d,]*\}):(\d+)-(\d+)$", re.MULTILINE)
 _DO_NOTHING = ("", "parameter", "constant", "get-tuple-element", "tuple", "bitcast")
 _SCHEDULED = re.compile(r"^    \d+:([\w.\-]+)$", re.MULTILINE)

@@ -23,13 +23,13 @@ class Origins:
     def __init__(self, dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes) -> None:
         self._program = dump.program
         self._reader = scopes
-        # Where an argument lies, other values may lie before and after it.
+        # Where an argument lies, other values may lie before and after it, and a loop has it under a name of its own.
         self._parameters = {
             value.instruction: arguments[allocation.parameter]
             for allocation in dump.allocations
             if allocation.parameter is not None
             for value in allocation.values
-            if dump.program.is_parameter(value.instruction)
+            if dump.program.is_parameter(value.instruction) and value.place == "{}"
         }
         self._users: dict[str, list[str]] = defaultdict(list)
         for name, instruction in dump.program.instructions.items():
