@@ -1,9 +1,11 @@
 """A batch on the host, and how it is cut."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from fitroom.train.structure import leaves, mapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +21,11 @@ class Batch:
     @property
     def size(self) -> int:
         """The number of samples."""
-        return int(next(_leaves(self.x)).shape[0])
+        return int(next(leaves(self.x)).shape[0])
 
     def part(self, start: int, stop: int) -> "Batch":
         """Some of its samples; a view, where the arrays give one."""
-        return self.mapped(lambda array: array[start:stop])
+        return self.mapped(lambda array: _cut(array, start, stop))
 
     def parts(self, micro_batch: int) -> list["Batch"]:
         """The batch cut so that no part has more than `micro_batch` samples."""
@@ -37,9 +39,9 @@ class Batch:
     def mapped(self, function: Callable[[Any], Any]) -> "Batch":
         """The batch with `function` applied to each of its arrays."""
         return Batch(
-            x=_mapped(function, self.x),
-            y=_mapped(function, self.y),
-            sample_weight=_mapped(function, self.sample_weight),
+            x=mapped(function, self.x),
+            y=mapped(function, self.y),
+            sample_weight=mapped(function, self.sample_weight),
         )
 
     def data(self) -> tuple[Any, ...]:
@@ -62,23 +64,10 @@ def cut_sizes(num_samples: int, micro_batch: int) -> list[int]:
     return [size + 1] * left + [size] * (num_parts - left)
 
 
-def _mapped(function: Callable[[Any], Any], structure: Any) -> Any:
-    if structure is None:
-        return None
-    if isinstance(structure, dict):
-        return {key: _mapped(function, value) for key, value in structure.items()}
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(_mapped(function, value) for value in structure))
-    if isinstance(structure, list | tuple):
-        return type(structure)(_mapped(function, value) for value in structure)
-    return function(structure)
+def _cut(array: Any, start: int, stop: int) -> Any:
+    if hasattr(array, "__getitem__"):
+        return array[start:stop]
+    import tensorflow as tf  # its sparse tensors know no slices
 
-
-def _leaves(structure: Any) -> Iterator[Any]:
-    if isinstance(structure, dict):
-        structure = list(structure.values())
-    if isinstance(structure, list | tuple):
-        for value in structure:
-            yield from _leaves(value)
-    elif structure is not None:
-        yield structure
+    rest = array.shape[1:]
+    return tf.sparse.slice(array, [start] + [0] * len(rest), [stop - start, *rest])

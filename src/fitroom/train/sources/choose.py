@@ -1,0 +1,81 @@
+"""Data of whatever kind `model.fit` takes, as a source of batches."""
+
+from typing import Any
+
+from fitroom.errors import InputError
+from fitroom.train.sources import kinds
+from fitroom.train.sources.arrays import ArraySource
+from fitroom.train.sources.columns import Column
+from fitroom.train.sources.contract import Source
+from fitroom.train.sources.py_dataset import PyDatasetSource
+from fitroom.train.sources.recognise import is_grain, is_py_dataset, is_tf_dataset, is_torch_loader
+from fitroom.train.sources.rows import is_array
+from fitroom.train.sources.streams import StreamSource
+
+
+def source_of(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    batch_size: int | None = None,
+    shuffle: Any = True,
+    class_weight: dict[int, float] | None = None,
+    steps_per_epoch: int | None = None,
+    seed: int = 0,
+) -> Source:
+    """The batches of the data, cut and ordered as the arguments of `model.fit` say.
+
+    `batch_size` and `shuffle` are for arrays, where `shuffle="batch"` mixes within each batch only; a PyDataset obeys
+    `shuffle` with whole batches. The rest order and cut their batches themselves.
+    """
+    _check_positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
+    if x is None or isinstance(x, dict | list | tuple | Column) or is_array(x):
+        return ArraySource(
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            class_weight=class_weight,
+            steps_per_epoch=steps_per_epoch,
+            seed=seed,
+        )
+    _check_alone(x, y=y, sample_weight=sample_weight)
+    if is_py_dataset(x):
+        return PyDatasetSource(
+            x, shuffle=shuffle, class_weight=class_weight, steps_per_epoch=steps_per_epoch, seed=seed
+        )
+    return StreamSource(_kind_of(x), class_weight=class_weight, steps_per_epoch=steps_per_epoch)
+
+
+def _kind_of(x: Any) -> kinds.Kind:
+    if is_tf_dataset(x):
+        return kinds.of_tf_dataset(x)
+    if is_torch_loader(x):
+        return kinds.of_torch_loader(x)
+    if is_grain(x):
+        return kinds.of_grain(x)
+    if hasattr(x, "__next__"):
+        return kinds.of_iterator(x)
+    if hasattr(x, "__iter__") and not isinstance(x, str | bytes):
+        return kinds.of_iterable(x)
+    raise InputError(
+        "Data must be arrays, a tf.data.Dataset, a keras.utils.PyDataset, a torch DataLoader, Grain's, a generator or "
+        f"another iterable of batches. Received: {str(x)[:80]} of type {type(x).__name__}."
+    )
+
+
+def _check_alone(x: Any, **others: Any) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(
+                f"`{name}` belongs into the dataset when `x` is one. Received: {name}, and x of {type(x).__name__}.",
+                hint="let the dataset give (x, y) or (x, y, sample_weight)",
+            )
+
+
+def _check_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise InputError(f"`{name}` must be at least 1. Received: {number}.")

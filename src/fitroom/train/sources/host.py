@@ -1,0 +1,83 @@
+"""What a dataset gave, as a batch: unpacked, its arrays on the host."""
+
+from typing import Any
+
+import numpy as np
+
+from fitroom.errors import InputError
+from fitroom.train.batch import Batch
+from fitroom.train.sources.recognise import is_jax_array, is_sparse, is_tf_ragged, is_tf_tensor, is_torch_tensor
+from fitroom.train.sources.settings import keras_backend
+from fitroom.train.sources.sparse import SparseRows
+from fitroom.train.sources.weights import weights_of_classes
+from fitroom.train.structure import leaves, mapped
+
+
+def unpack(data: Any) -> tuple[Any, Any, Any]:
+    """`x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`, in a tuple or a list.
+
+    >>> unpack(("pictures", "labels"))
+    ('pictures', 'labels', None)
+    """
+    if not isinstance(data, tuple | list):
+        return data, None, None
+    if not 1 <= len(data) <= 3:
+        raise InputError(
+            f"Data must be `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`. Received: {len(data)} parts.",
+            hint="several inputs go into one part: ((first, second), y)",
+        )
+    x, y, sample_weight = (*data, None, None)[:3]
+    return x, y, sample_weight
+
+
+def batch_of(data: Any, class_weight: dict[int, float] | None = None) -> Batch:
+    """One element of a dataset, with its arrays on the host unless they are the framework's own on its device."""
+    x, y, sample_weight = (mapped(on_host, part) for part in unpack(data))
+    first = next(leaves(x), None)
+    if first is None or not first.shape:
+        raise InputError(
+            f"A dataset must give batches: arrays whose first axis is the sample. Received: {_described(data)}.",
+            hint="give the dataset its batch size, such as `dataset.batch(32)`",
+        )
+    if class_weight is not None and y is not None:
+        if sample_weight is not None:
+            raise InputError(
+                "`class_weight` and sample weights cannot be given together.",
+                hint="multiply the sample weights by those of their classes and leave `class_weight` out",
+            )
+        sample_weight = weights_of_classes(y.cpu() if is_torch_tensor(y) else y, class_weight)
+    return Batch(x=x, y=y, sample_weight=sample_weight)
+
+
+def on_host(array: Any) -> Any:
+    """An array of a dataset as NumPy's, without a copy where it is on the CPU; what NumPy has no word for stays."""
+    if isinstance(array, np.ndarray):
+        return array
+    backend = keras_backend()
+    if is_sparse(array):
+        native = is_tf_tensor(array) if backend == "tensorflow" else backend == "jax" and not is_tf_tensor(array)
+        if native and not type(array).__module__.startswith("scipy."):
+            return array
+        return SparseRows.of(array).for_model()
+    if is_tf_tensor(array):
+        if backend == "tensorflow" and (is_tf_ragged(array) or array.dtype.name == "string"):
+            return array
+        return np.asarray(array.to_tensor() if is_tf_ragged(array) else array)
+    if is_torch_tensor(array):
+        if backend == "torch" and array.device.type != "cpu":
+            return array
+        array = array.detach().cpu()
+        return array if str(array.dtype) == "torch.bfloat16" else array.numpy()
+    if is_jax_array(array) and backend == "jax" and not on_cpu(array):
+        return array
+    return np.asarray(array)
+
+
+def on_cpu(array: Any) -> bool:
+    """Whether a JAX array is in the host's memory."""
+    return all(device.platform == "cpu" for device in array.devices())
+
+
+def _described(data: Any) -> str:
+    shapes = [tuple(np.shape(leaf)) for leaf in leaves(unpack(data)[0])]
+    return f"inputs of shape {', '.join(map(str, shapes))}" if shapes else "no input"

@@ -1,0 +1,99 @@
+"""Batches made ahead by a thread, while the one before is being trained."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+from fitroom.train.batch import Batch
+from fitroom.train.sources.batches import Batches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefetched:
+    """A batch, and what a run needs to make the one after it."""
+
+    batch: Batch
+    state: dict[str, Any]
+    """Of the source when this batch was made and the next was not: `Source.restore` takes it."""
+
+
+def prefetched(batches: Batches, transform: Callable[[Batch], Batch], depth: int = 1) -> "Prefetching":
+    """The batches in order, each made and transformed while up to `depth` before it are not yet asked for.
+
+    With a depth of 0 they are made when asked for, by whoever asks. An error comes at its turn. Leave it by `with` or
+    `close`: the thread has then ended.
+    """
+    return Prefetching(batches, transform, depth)
+
+
+class Prefetching(Iterator[Prefetched]):
+    """An iterator with a thread behind it."""
+
+    def __init__(self, batches: Batches, transform: Callable[[Batch], Batch], depth: int) -> None:
+        self._batches, self._transform = batches, transform
+        self._made: SimpleQueue[Prefetched | BaseException | None] = SimpleQueue()
+        # Taken before a batch is made: no more of them are in memory than asked for.
+        self._room = threading.Semaphore(depth)
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        if depth > 0:
+            self._thread = threading.Thread(target=self._work, name="fitroom batches", daemon=True)
+            self._thread.start()
+
+    def __enter__(self) -> "Prefetching":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> Prefetched:
+        if self._is_closed:
+            raise StopIteration
+        if self._thread is None:
+            return self._next()
+        found = self._made.get()
+        self._room.release()
+        if isinstance(found, Prefetched):
+            return found
+        self.close()
+        if found is None:
+            raise StopIteration
+        try:
+            raise found
+        finally:
+            del found  # it holds this frame, which would hold it and all that its traceback sees
+
+    def close(self) -> None:
+        """End the thread, when the batch it is at is made, and drop what it made ahead."""
+        self._is_closed = True
+        if self._thread is None:
+            self._batches.close()
+            return
+        self._room.release()
+        self._thread.join()
+        while not self._made.empty():
+            self._made.get()
+
+    def _next(self) -> Prefetched:
+        batch = next(self._batches)
+        state = self._batches.state()
+        return Prefetched(batch=self._transform(batch), state=state)
+
+    def _work(self) -> None:
+        try:
+            while True:
+                self._room.acquire()
+                if self._is_closed:
+                    return
+                self._made.put(self._next())
+        except StopIteration:
+            self._made.put(None)
+        except BaseException as error:
+            self._made.put(error)
+        finally:
+            self._batches.close()

@@ -1,0 +1,99 @@
+"""One pass over data that are read from the front, and how to be in the middle of it again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fitroom.train import randomness
+from fitroom.train.sources import own_state
+from fitroom.train.sources.batches import is_host_memory, no_memory_for
+from fitroom.train.sources.kinds import Kind
+
+END = object()
+
+
+class Reading:
+    """The pass that is under way."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._before = [own_state.plain_values(holder) for holder in kind.holders]
+        self._live: Iterator[Any] | None = None
+        self._kept: list[Any] = []
+        self._at_start: dict[str, Any] = {}
+        self.number = -1
+        """Of the pass."""
+
+        self.drawn = 0
+        """Batches of it that were given out."""
+
+        self.is_over = True
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing of the pass was given out yet."""
+        return not self.is_over and self.drawn == 0
+
+    def begin(self) -> None:
+        """Begin the next pass. What cannot be begun again stays where it is."""
+        if self._live is not None and not self._kind.begins_again:
+            return
+        own = [
+            own_state.changes(holder, before) for holder, before in zip(self._kind.holders, self._before, strict=True)
+        ]
+        self._at_start = {"random": randomness.capture(), "own": {str(n): state for n, state in enumerate(own)}}
+        self._live, self._kept = iter(self._kind.data), []
+        self.number, self.drawn, self.is_over = self.number + 1, 0, False
+
+    def draw(self) -> Any:
+        """The next batch as the dataset gives it, or END."""
+        found = self._kept.pop() if self._kept else self._read()
+        if found is END:
+            self.is_over = True
+        else:
+            self.drawn += 1
+        return found
+
+    def peek(self) -> Any:
+        """The next batch, which stays the next one, or END."""
+        if self._live is None:
+            self.begin()
+        if not self._kept:
+            self._kept = [self._read()]
+        return self._kept[0]
+
+    def skip(self, count: int) -> None:
+        """Read batches and throw them away."""
+        for number in range(count):
+            try:
+                found = self.draw()
+            except Exception as error:
+                if is_host_memory(error):
+                    raise no_memory_for(number, self._kind.batch_size, error) from error
+                raise
+            if found is END:
+                return
+
+    def state(self) -> dict[str, Any]:
+        """Where the pass is and what it began with."""
+        return {"number": self.number, "drawn": self.drawn, "is_over": self.is_over, "at_start": self._at_start}
+
+    def go_back(self, state: dict[str, Any]) -> None:
+        """To where another process was when it gave this state."""
+        number, drawn = int(state["number"]), int(state["drawn"])
+        if self._kind.counts_passes:  # each beginning moves its own shuffle on
+            while self.number < number:
+                self.begin()
+        elif self._kind.begins_again:
+            randomness.restore(state["at_start"]["random"])
+            for holder, own in zip(self._kind.holders, state["at_start"]["own"].values(), strict=True):
+                own_state.restore(holder, own)
+            self.begin()
+        elif self._live is None:
+            self.begin()
+        if not state["is_over"]:
+            self.skip(drawn - self.drawn)
+        self.number, self.drawn, self.is_over = number, drawn, bool(state["is_over"])
+        self._at_start = state["at_start"]
+
+    def _read(self) -> Any:
+        return END if self._live is None else next(self._live, END)

@@ -1,0 +1,122 @@
+"""Data that come one batch after the other: datasets that can be begun again, and iterators that cannot."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from fitroom.errors import InputError
+from fitroom.train import randomness
+from fitroom.train.batch import Batch
+from fitroom.train.sources.batches import Batches
+from fitroom.train.sources.contract import Resumes
+from fitroom.train.sources.host import batch_of
+from fitroom.train.sources.kinds import Kind
+from fitroom.train.sources.passes import warn_of_end
+from fitroom.train.sources.reading import END, Reading
+
+
+class StreamSource:
+    """The batches of anything that can be iterated over.
+
+    Without `steps_per_epoch` an epoch is one pass. With it, epochs follow each other through a pass, and the next pass
+    begins where one ends, as in Keras. A run that goes on reads again what came before in its pass and throws it away;
+    it needs the state for that. Without one, an epoch begins where the last stopped, whatever its number.
+    """
+
+    resumes: Resumes = "by skipping"
+
+    def __init__(self, kind: Kind, *, class_weight: dict[int, float] | None, steps_per_epoch: int | None) -> None:
+        self._kind, self._class_weight, self._steps = kind, class_weight, steps_per_epoch
+        if kind.num_batches == 0:
+            raise InputError(f"There are no batches in the data. Received: an empty {kind.name}.")
+        self._reading = Reading(kind)
+        self._pending: dict[str, Any] | None = None
+        self._last_epoch = -1
+
+    @property
+    def num_batches(self) -> int | None:
+        """In an epoch."""
+        return self._steps or self._kind.num_batches
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a full batch, where the dataset says so."""
+        return self._kind.batch_size
+
+    @property
+    def num_samples(self) -> int | None:
+        """Where the dataset counts them."""
+        return self._kind.num_samples
+
+    @property
+    def resume_note(self) -> str:
+        """What the user has to see to."""
+        return self._kind.resume_note
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What can be told without reading the data."""
+        counts = {"num_batches": self._kind.num_batches, "batch_size": self.batch_size, "num_samples": self.num_samples}
+        return {"kind": self._kind.name, **self._kind.described, **counts, "steps_per_epoch": self._steps}
+
+    def peek(self) -> Batch:
+        """The first batch; it is kept, because not all data can be read again."""
+        found = self._reading.peek()
+        if found is END:
+            raise InputError(
+                f"There are no batches in the data. Received: a {self._kind.name} that ends before its first batch."
+            )
+        return batch_of(found, self._class_weight)
+
+    def epoch(self, epoch: int, start: int = 0) -> Batches:
+        """The batches of an epoch, from batch `start` on."""
+        reading, state, self._pending = self._reading, self._pending, None
+        if state is not None:
+            reading.go_back(state["reading"])
+            randomness.restore(state["random"])
+        # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
+        again = epoch <= self._last_epoch or self._steps is None
+        if reading.is_over or (again and not reading.is_fresh and (start == 0 or state is None)):
+            reading.begin()
+        if state is None:
+            reading.skip(start)
+        self._last_epoch = epoch
+        return Batches(self._made(start), first=start, batch_size=self.batch_size, state=self.state)
+
+    def on_epoch_end(self) -> None:
+        """Such data do not ask to be told."""
+
+    def state(self) -> dict[str, Any]:
+        """How far the pass is, the random state at its beginning, and the one now."""
+        return {"random": randomness.capture(), "reading": self._reading.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Keep a state for the next call of `epoch`."""
+        self._pending = state
+
+    def _made(self, start: int) -> Iterator[Batch]:
+        for made in range(start, self._steps) if self._steps else _forever(start):
+            found = self._reading.draw()
+            if found is END and made == 0 and self._reading.drawn:
+                self._reading.begin()  # the last epoch took the last batch of its pass without seeing the end
+                found = self._reading.draw()
+            if found is END:
+                self._say_end(made)
+                return
+            yield batch_of(found, self._class_weight)
+
+    def _say_end(self, made: int) -> None:
+        if self._steps is not None:
+            warn_of_end(made, self._steps)
+        elif made == 0:
+            warnings.warn(
+                f"The {self._kind.name} is used up: this epoch has no batches. A generator lasts for one epoch unless "
+                "`steps_per_epoch` divides it.",
+                stacklevel=2,
+            )
+
+
+def _forever(start: int) -> Iterator[int]:
+    while True:
+        yield start
+        start += 1

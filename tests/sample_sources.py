@@ -1,0 +1,77 @@
+"""What tests of sources share: a state sent through disk formats, and runs that stop and go on."""
+
+import io
+import json
+import random
+from typing import Any
+
+import numpy as np
+
+from fitroom.train.batch import Batch
+from fitroom.train.sources.prefetch import prefetched
+from fitroom.train.structure import mapped
+
+
+def through_disk(state: dict[str, Any]) -> dict[str, Any]:
+    """As a checkpoint would: numbers and words as JSON, arrays as .npy without pickle."""
+    files: dict[str, bytes] = {}
+
+    def written(value: Any) -> Any:
+        if isinstance(value, dict):
+            assert all(isinstance(key, str) for key in value)
+            return {key: written(item) for key, item in value.items()}
+        if isinstance(value, np.ndarray):
+            file = io.BytesIO()
+            np.save(file, value, allow_pickle=False)
+            files[f"array {len(files)}"] = file.getvalue()
+            return f"array {len(files) - 1}"
+        return value
+
+    def read(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: read(item) for key, item in value.items()}
+        if isinstance(value, str) and value in files:
+            return np.load(io.BytesIO(files[value]), allow_pickle=False)
+        return value
+
+    return read(json.loads(json.dumps(written(state))))
+
+
+def values(batch: Batch) -> Any:
+    """The whole batch as lists, to compare."""
+    return mapped(lambda array: np.asarray(array).tolist(), batch.data())
+
+
+def trained(source: Any, *, epochs: int, epoch: int = 0, start: int = 0) -> list[tuple[int, int, Any, dict[str, Any]]]:
+    """(epoch, number, batch, state) of each batch, made and told as in training."""
+    seen = []
+    for current in range(epoch, epochs):
+        with prefetched(source.epoch(current, start), lambda batch: batch) as batches:
+            for number, item in enumerate(batches, start=start):
+                seen.append((current, number, values(item.batch), item.state))
+        source.on_epoch_end()
+        start = 0
+    return seen
+
+
+def check_goes_on_exactly(make_source: Any, *, epochs: int = 3) -> None:
+    """Stop after each batch in turn; the batches that follow are those of the run that was not stopped."""
+    _stir(7)
+    source = make_source()
+    source.peek()
+    whole = trained(source, epochs=epochs)
+    assert len({str(batch) for _, _, batch, _ in whole}) > 1
+    for index, (epoch, number, _, state) in enumerate(whole[:-1]):
+        _stir(1000 + index)
+        again = make_source()
+        again.peek()
+        _stir(2000 + index)
+        again.restore(through_disk(state))
+        rest = trained(again, epochs=epochs, epoch=epoch, start=number + 1)
+        assert [row[:3] for row in rest] == [row[:3] for row in whole[index + 1 :]], (epoch, number)
+
+
+def _stir(seed: int) -> None:
+    """Another random state, as another process has."""
+    random.seed(seed)
+    np.random.seed(seed)
