@@ -343,8 +343,8 @@ class FailsAt(layers.Layer):
         super().__init__()
         self.most = most
 
-    def call(self, x):
-        if x.shape[0] is not None and x.shape[0] > self.most:
+    def call(self, x, training=False):
+        if training and x.shape[0] is not None and x.shape[0] > self.most:
             raise PlantedError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.0GiB (planted)")
         return x
 

@@ -11,6 +11,7 @@ regularisers know no samples: both count by the share of the samples.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ _SEPARABLE = {
 """Of Keras's own losses those that are known to take each sample by itself; all others are tried out."""
 
 _TRIED_SAMPLES = 6
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-5
 
 
 class Objective:
@@ -194,29 +195,37 @@ class Objective:
     def _tried(self, few: Batch, predict: Callable[[Any], Any]) -> list[Kind]:
         if few.size < 2:
             raise ModelError("A loss that Keras did not bring cannot be cut into micro-batches of one sample.")
-        first = few.size // 3 or 1
-        parts = (few, few.part(0, first), few.part(first, few.size))
         outputs = predict(few.x)
-        cut = (outputs, _sliced(outputs, 0, first), _sliced(outputs, first, few.size))
-        whole, left, right = (self._values(part, y_pred) for part, y_pred in zip(parts, cut, strict=True))
+        whole = self._values(few, outputs)
+        # More than one way to cut: the parts of one may be alike by chance.
+        cuts = [self._cut_values(few, outputs, first) for first in range(1, few.size)]
         kinds: list[Kind] = []
         for index, loss in enumerate(self._losses()):
-            of_whole, of_left, of_right = whole[index], left[index], right[index]
             kind: Kind = "weighted" if loss.reduction == "mean_with_sample_weight" else "mean"
-            share = first / few.size
-            if kind == "weighted" and few.sample_weight is not None:
-                share = float(np.sum(self._weights(parts[1], index)) / np.sum(self._weights(few, index)))
-            if _close(of_whole, share * of_left + (1 - share) * of_right):
+            if all(_close(whole[index], cut.mean(index, kind)) for cut in cuts):
                 kinds.append(kind)
-            elif _close(of_whole, of_left + of_right):
+            elif all(_close(whole[index], cut.left[index] + cut.right[index]) for cut in cuts):
                 kinds.append("sum")
             else:
                 raise ModelError(
                     f"The loss {loss.name!r} couples the samples of a batch: its value for {few.size} samples "
-                    f"({of_whole:.6g}) is neither the mean nor the sum of its values for their parts.",
+                    f"({whole[index]:.6g}) is neither the mean nor the sum of its values for their parts.",
                     hint="such a batch cannot be cut into micro-batches; a smaller batch_size or image size can help",
                 )
         return kinds
+
+    def _cut_values(self, few: Batch, outputs: Any, first: int) -> "_Cut":
+        left, right = few.part(0, first), few.part(first, few.size)
+        weighted = few.sample_weight is not None
+        return _Cut(
+            left=self._values(left, _sliced(outputs, 0, first)),
+            right=self._values(right, _sliced(outputs, first, few.size)),
+            share=first / few.size,
+            weight_shares=[
+                float(np.sum(self._weights(left, index)) / np.sum(self._weights(few, index)))
+                for index in range(self.num_losses if weighted else 0)
+            ],
+        )
 
     def _values(self, part: Batch, y_pred: Any) -> list[float]:
         from keras import ops
@@ -290,6 +299,24 @@ def _divisor(loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
 
 def _mask_of(tensor: Any) -> Any:
     return getattr(tensor, "_keras_mask", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """What the losses are for the two parts of a few samples."""
+
+    left: list[float]
+    right: list[float]
+    share: float
+    """The left part's, by samples."""
+
+    weight_shares: list[float]
+    """The same by sample weights, for each loss; empty where there are none."""
+
+    def mean(self, index: int, kind: Kind) -> float:
+        """The mean of the parts."""
+        share = self.weight_shares[index] if kind == "weighted" and self.weight_shares else self.share
+        return share * self.left[index] + (1 - share) * self.right[index]
 
 
 class _Served:

@@ -38,18 +38,20 @@ class Validation:
 
 
 class Keeper:
-    """What the loop tells of its progress; this one keeps nothing. `RunKeeper` writes checkpoints."""
-
-    def restore(self) -> Position | None:
-        """Bring everything back to where an unfinished run was, or None where there is none.
-
-        Called when callbacks have begun training and, for a run that stopped within an epoch, that epoch.
-        """
-        return None
+    """Whom the loop tells of its progress; this one keeps nothing. `RunKeeper` writes checkpoints."""
 
     def starts_at(self) -> Position | None:
-        """Where `restore` will bring the run, without doing it."""
+        """Where an unfinished run was, or None where there is none."""
         return None
+
+    def begins(self) -> None:
+        """Callbacks are about to be told that training begins."""
+
+    def begun(self, position: Position) -> None:
+        """They know."""
+
+    def restore(self) -> None:
+        """Bring everything back to where the unfinished run was."""
 
     def batch_done(self, position: Position, batch: Prefetched) -> None:
         """A batch was trained, and callbacks know; `position` is the next one."""
@@ -76,20 +78,21 @@ class Loop:
 
     def run(self) -> None:
         """Train to the end, or until a callback stops it."""
-        model, callbacks = self.model, self.callbacks
-        model.stop_training = False
-        callbacks.on_train_begin()
-        start = self.keeper.starts_at()
+        model, callbacks, keeper = self.model, self.callbacks, self.keeper
+        start = keeper.starts_at()
         position = start or Position(epoch=self.initial_epoch, batch=0)
+        model.stop_training = False
+        keeper.begins()
+        callbacks.on_train_begin()
+        keeper.begun(position)
         if start is not None and not start.batch:
-            self.keeper.restore()
+            keeper.restore()
         logs: dict[str, Any] = {}
         while position.epoch < self.epochs and not model.stop_training:
             model.reset_metrics()
             callbacks.on_epoch_begin(position.epoch)
-            if start is not None and start.batch:  # after callbacks: what they do at an epoch's begin was done before
-                self.keeper.restore()
-            start = None
+            if position == start and start.batch:  # what callbacks do when an epoch begins was done before
+                keeper.restore()
             logs = self._epoch(position)
             if self.validation is not None and self.validation.is_due(position.epoch):
                 found = self._validated(self.validation)
@@ -97,7 +100,7 @@ class Loop:
             callbacks.on_epoch_end(position.epoch, logs)
             self.source.on_epoch_end()
             position = Position(epoch=position.epoch + 1, batch=0)
-            self.keeper.epoch_done(position)
+            keeper.epoch_done(position)
         if self.epochs > 0 and model.optimizer is not None:
             model.optimizer.finalize_variable_values(model.trainable_weights)
         callbacks.on_train_end(logs or None)

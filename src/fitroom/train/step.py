@@ -1,5 +1,6 @@
 """`fitroom.Step`: the transaction for people with a training loop of their own."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fitroom.recipe import Recipe
@@ -12,8 +13,8 @@ class Step:
     >>> for x, y in batches:  # doctest: +SKIP
     ...     logs = step(x, y)
 
-    The model is compiled as for `fit`. `logs` are those of `model.train_on_batch(..., return_dict=True)`, metrics
-    running on until `model.reset_metrics()`. The size that was found is remembered from call to call.
+    The model is compiled as for `fit`. `logs` are those of `model.train_on_batch(..., return_dict=True)`: of this batch
+    alone. The size that was found is remembered from call to call.
     """
 
     def __init__(self, model: Any, *, recipe: Recipe | None = None) -> None:
@@ -30,19 +31,19 @@ class Step:
 
     def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> dict[str, Any]:
         """Train on one batch."""
-        from fitroom.train.loop import as_floats
-
-        return as_floats(self._transaction.train(self._batch(x, y, sample_weight)))
+        return self._logs(self._transaction.train, x, y, sample_weight)
 
     def test(self, x: Any, y: Any = None, sample_weight: Any = None) -> dict[str, Any]:
-        """Evaluate on one batch; metrics run on, weights do not change."""
+        """Evaluate on one batch; the logs of `model.test_on_batch(..., return_dict=True)`."""
+        return self._logs(self._transaction.test, x, y, sample_weight)
+
+    def _logs(self, step: Callable[[Any], dict[str, Any]], x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         from fitroom.train.loop import as_floats
-
-        return as_floats(self._transaction.test(self._batch(x, y, sample_weight)))
-
-    def _batch(self, x: Any, y: Any, sample_weight: Any) -> Any:
         from fitroom.train.sources import source_of
 
         # Through the same door as `fit`: lists become arrays, lengths that differ are an error.
-        whole = source_of(x, y, sample_weight, batch_size=2**62, shuffle=False)
-        return next(iter(whole.epoch(0, 0)))
+        whole = source_of(x, y, sample_weight, batch_size=2**31, shuffle=False)
+        batch = next(whole.epoch(0))
+        self._transaction.stepper.prepare(batch)
+        self.model.reset_metrics()
+        return as_floats(step(batch))

@@ -1,6 +1,6 @@
 """One training put together: model, data, recipe, run folder; then the loop."""
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fitroom.recipe import Recipe
 from fitroom.train.events import Events
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Keeper, Loop, Validation
-from fitroom.train.run.keeper import RunKeeper
+from fitroom.train.run.keeper import OpenedRun, kept_run
 from fitroom.train.sources import Source, source_of, split_validation, unpack
 from fitroom.train.transaction import Transaction
 
@@ -73,6 +73,8 @@ class Training:
     recipe: Recipe
     run_dir: str | Path | None
     seed: int | None
+    checkpoint_seconds: float
+    checkpoint_batches: int | None
 
     def run(self, *, epochs: int, initial_epoch: int, verbose: Any, callbacks: Any) -> Any:
         """Train, and return Keras's History."""
@@ -82,10 +84,9 @@ class Training:
         _check_recipe(self.recipe)
         events = Events()
         with ExitStack() as stack:
-            folder = None
-            if self.run_dir is not None:
-                folder = stack.enter_context(RunKeeper.opened(self.run_dir, self.seed, events))
-            source, validation = self.data.sources(folder.seed if folder else _new_seed(self.seed))
+            run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
+            seed = _seed_of(self.seed, run)
+            source, validation = self.data.sources(seed)
             stack.enter_context(in_precision(self.model, self.recipe.precision))
             transaction = new_transaction(self.model, self.recipe, events)
             transaction.stepper.prepare(source.peek())
@@ -98,20 +99,31 @@ class Training:
                 steps=source.num_batches,
                 model=self.model,
             )
-            keeper: Keeper = Keeper()
-            if folder is not None:
-                keeper = folder.of(self.model, source, transaction, known, epochs=epochs, recipe=self.recipe)
-            Loop(
+            keeper = run and run.begin(
                 model=self.model,
                 source=source,
                 transaction=transaction,
                 callbacks=known,
                 epochs=epochs,
-                initial_epoch=initial_epoch,
-                validation=validation,
-                keeper=keeper,
-                events=events,
-            ).run()
+                seed=seed,
+                recipe=self.recipe,
+            )
+            if keeper and keeper.is_finished:
+                keeper.restore_finished()
+            else:
+                Loop(
+                    model=self.model,
+                    source=source,
+                    transaction=transaction,
+                    callbacks=known,
+                    epochs=epochs,
+                    initial_epoch=initial_epoch,
+                    validation=validation,
+                    keeper=keeper or Keeper(),
+                    events=events,
+                ).run()
+                if keeper:
+                    keeper.finish()
         history = self.model.history
         history.fitroom = {
             "micro_batch": transaction.training.current or self.recipe.micro_batch,
@@ -121,6 +133,9 @@ class Training:
             "run_dir": None if self.run_dir is None else str(self.run_dir),
         }
         return history
+
+    def _kept_run(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenedRun]:
+        return kept_run(run_dir, events, every_seconds=self.checkpoint_seconds, every_batches=self.checkpoint_batches)
 
 
 def new_transaction(model: Any, recipe: Recipe, events: Events | None = None) -> Transaction:
@@ -160,8 +175,9 @@ def _check_recipe(recipe: Recipe) -> None:
         )
 
 
-def _new_seed(seed: int | None) -> int:
-    """Drawn from NumPy's, so that a script that sets it gets the same order of samples every time."""
+def _seed_of(asked: int | None, run: OpenedRun | None) -> int:
+    """The run's own where it goes on. Otherwise drawn from NumPy's: a script that sets that gets the same order."""
     import numpy as np
 
-    return int(np.random.randint(2**31)) if seed is None else seed
+    drawn = int(np.random.randint(2**31)) if asked is None else asked
+    return drawn if run is None or run.seed is None else run.seed

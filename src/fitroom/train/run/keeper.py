@@ -1,0 +1,255 @@
+"""Between the loop of training and a run folder: checkpoints on the way, and everything back when a run goes on."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fitroom.errors import RunInterrupted
+from fitroom.recipe import Recipe
+from fitroom.train import randomness
+from fitroom.train.events import Events
+from fitroom.train.loop import Keeper, Position
+from fitroom.train.run.cadence import Cadence
+from fitroom.train.run.callbacks import CallbackStates
+from fitroom.train.run.capture import capture_state, restore_state
+from fitroom.train.run.checkpoint import Checkpoint, read_latest
+from fitroom.train.run.fingerprint import current_versions, given_learning_rate, model_fingerprint
+from fitroom.train.run.folder import RunFolder
+from fitroom.train.run.interrupts import Interrupts
+from fitroom.train.run.values import decode, encode
+from fitroom.train.run.writer import CheckpointWriter
+from fitroom.train.sources import Source
+from fitroom.train.sources.prefetch import Prefetched
+from fitroom.train.transaction import Transaction
+
+_PLAIN = "plain"
+"""Of the names of arrays that were among the facts."""
+
+
+class RunKeeper(Keeper):
+    """The run in one folder, while this process trains it."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        interrupts: Interrupts,
+        cadence: Cadence,
+        events: Events,
+        *,
+        model: Any,
+        source: Source,
+        transaction: Transaction,
+        callbacks: Any,
+    ) -> None:
+        self.folder, self.interrupts, self.cadence, self.events = folder, interrupts, cadence, events
+        self.model, self.source, self.transaction, self.callbacks = model, source, transaction, callbacks
+        self.states = CallbackStates(callbacks)
+        self.writer = CheckpointWriter(folder.checkpoints, warn=lambda said: self._tell("checkpoint not written", said))
+        found = read_latest(folder.checkpoints) if folder.progress != "new" else None
+        if found is not None and found.note:
+            self._tell("checkpoint damaged", found.note)
+        self.checkpoint = found.checkpoint if found else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.folder.progress == "finished"
+
+    def starts_at(self) -> Position | None:
+        """Where the last checkpoint was taken."""
+        if self.checkpoint is None:
+            return None
+        return Position(epoch=self.checkpoint.facts["epoch"], batch=self.checkpoint.facts["batch"])
+
+    def begins(self) -> None:
+        """Files of callbacks are appended to when the run goes on."""
+        if self.checkpoint is not None:
+            self.states.continue_files(self._facts()["callbacks"])
+
+    def begun(self, position: Position) -> None:
+        """What a new run begins with is kept at once: a kill in its first minute changes nothing either."""
+        self.states.begun()
+        if self.checkpoint is None:
+            self._take(position, self.source.state())
+            self.writer.flush()
+            if self.source.resume_note:
+                self._tell("resuming", self.source.resume_note)
+        else:
+            words = f"batch {position.batch + 1} of epoch {position.epoch + 1}"
+            self._tell("resumed", f"going on with the run in {self.folder.path} at {words}.", epoch=position.epoch)
+
+    def restore(self) -> None:
+        """Everything as it was when the checkpoint was taken."""
+        assert self.checkpoint is not None
+        facts, arrays = self._facts(), self.checkpoint.arrays
+        restore_state(self.model, arrays)
+        for note in self.states.restore(facts["callbacks"], arrays):
+            self._tell("callbacks", note)
+        history = self.model.history
+        history.epoch, history.history = list(facts["history"]["epoch"]), dict(facts["history"]["history"])
+        self.transaction.training.restore(facts["sizing"]["training"])
+        self.transaction.testing.restore(facts["sizing"]["testing"])
+        self.transaction.out_of_memory_count = facts["out_of_memory"]
+        self.model.stop_training = facts["stopped"]
+        randomness.restore(facts["random"])
+        self.source.restore(facts["source"])
+
+    def batch_done(self, position: Position, batch: Prefetched) -> None:
+        """Take a checkpoint when one is due, or when a signal came."""
+        if self.interrupts.signal_number is not None:
+            self._take(position, batch.state)
+            self._stop()
+        elif self.cadence.is_due() and not self.writer.is_busy:
+            self._take(position, batch.state)
+
+    def epoch_done(self, position: Position) -> None:
+        """Take a checkpoint, and write the history for people."""
+        self._take(position, self.source.state())
+        self.folder.write_history(self.model.history.history)
+        if self.interrupts.signal_number is not None:
+            self._stop()
+
+    def finish(self) -> None:
+        """The model as a file that plain Keras loads."""
+        self.writer.flush()
+        self.folder.write_history(self.model.history.history)
+        self.folder.save_model(self.model)
+        self.folder.mark("finished")
+
+    def restore_finished(self) -> None:
+        """The history and the weights of a run that is done."""
+        self.callbacks.on_train_begin()
+        self.restore()
+        self.model.load_weights(self.folder.model_file)  # at the end an average of them may have taken their place
+        self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs goes on with it.")
+
+    def close(self) -> None:
+        """Wait for the last checkpoint."""
+        self.writer.close()
+
+    def _take(self, position: Position, of_source: dict[str, Any]) -> None:
+        started = time.monotonic()
+        of_callbacks, arrays = self.states.capture()
+        history = self.model.history
+        plain: list[Any] = []
+        facts = encode(
+            {
+                "epoch": position.epoch,
+                "batch": position.batch,
+                "callbacks": of_callbacks,
+                "history": {"epoch": list(history.epoch), "history": _as_numbers(history.history)},
+                "sizing": {
+                    "training": self.transaction.training.to_dict(),
+                    "testing": self.transaction.testing.to_dict(),
+                },
+                "out_of_memory": self.transaction.out_of_memory_count,
+                "stopped": bool(self.model.stop_training),
+                "random": randomness.capture(),
+                "source": of_source,
+            },
+            plain,
+        )
+        arrays |= capture_state(self.model)
+        # The facts may hold arrays that somebody goes on writing to.
+        arrays |= {f"{_PLAIN}/{number}": np.array(array) for number, array in enumerate(plain)}
+        self.writer.submit(Checkpoint(arrays=arrays, facts=facts))
+        self.cadence.wrote(held_up_seconds=time.monotonic() - started)
+
+    def _facts(self) -> dict[str, Any]:
+        assert self.checkpoint is not None
+        start = f"{_PLAIN}/"
+        arrays = {
+            int(name.removeprefix(start)): array
+            for name, array in self.checkpoint.arrays.items()
+            if name.startswith(start)
+        }
+        facts: dict[str, Any] = decode(self.checkpoint.facts, arrays)
+        return facts
+
+    def _stop(self) -> None:
+        number = self.interrupts.signal_number
+        assert number is not None
+        self.writer.flush()
+        self.folder.mark("interrupted")
+        hint = f"the same call again goes on from here: run_dir={str(self.folder.path)!r}"
+        self._tell("interrupted", f"stopped after a whole batch, all of it saved; {hint}.")
+        raise RunInterrupted("Training was stopped by a signal.", signal_number=number, hint=hint)
+
+    def _tell(self, kind: str, said: str, **facts: Any) -> None:
+        self.events.tell(kind, said, **facts)
+
+
+@contextmanager
+def kept_run(
+    run_dir: str | Path, events: Events, *, every_seconds: float, every_batches: int | None
+) -> Iterator["OpenedRun"]:
+    """Take hold of a run folder for the time of a training."""
+    with RunFolder.opened(run_dir) as folder, Interrupts() as interrupts:
+        events.write = folder.log
+        opened = OpenedRun(
+            folder, interrupts, events, Cadence(every_batches=every_batches, every_seconds=every_seconds)
+        )
+        try:
+            yield opened
+        finally:
+            if opened.keeper is not None:
+                opened.keeper.close()
+
+
+class OpenedRun:
+    """A run folder before it is known what the run is: its seed decides in which order the data come."""
+
+    def __init__(self, folder: RunFolder, interrupts: Interrupts, events: Events, cadence: Cadence) -> None:
+        self.folder, self.interrupts, self.events, self.cadence = folder, interrupts, events, cadence
+        self.keeper: RunKeeper | None = None
+
+    @property
+    def seed(self) -> int | None:
+        """Of the run that is there."""
+        return None if self.folder.kept is None else self.folder.kept["seed"]
+
+    def begin(
+        self,
+        *,
+        model: Any,
+        source: Source,
+        transaction: Transaction,
+        callbacks: Any,
+        epochs: int,
+        seed: int,
+        recipe: Recipe,
+    ) -> RunKeeper:
+        """Say what the run is; refuses a folder of another one."""
+        self.folder.begin(
+            {
+                "model": model_fingerprint(model),
+                "data": source.fingerprint,
+                "epochs": epochs,
+                "seed": seed,
+                "recipe": recipe.to_dict(),
+                "versions": current_versions(),
+                "learning_rate": given_learning_rate(model),
+            }
+        )
+        for note in self.folder.notes:
+            self.events.tell("run folder", note)
+        self.keeper = RunKeeper(
+            self.folder,
+            self.interrupts,
+            self.cadence,
+            self.events,
+            model=model,
+            source=source,
+            transaction=transaction,
+            callbacks=callbacks,
+        )
+        return self.keeper
+
+
+def _as_numbers(history: dict[str, list[Any]]) -> dict[str, list[float]]:
+    """On JAX and TensorFlow Keras keeps the frameworks' scalars."""
+    return {name: [float(value) for value in values] for name, values in history.items()}
