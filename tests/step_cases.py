@@ -21,12 +21,16 @@ MICRO_BATCHES = {1: 20, 2: 10, 3: 7, 7: 3}
 class Case:
     make: Callable[[], keras.Model]
     data: Callable[[int], Batch]
+    short_last: bool = False
+    """Whether it is checked in every cut and with a short last batch; else in two cuts, which compiles less."""
+
     rtol: float = 2e-4
     atol: float = 2e-6
 
     def batches(self) -> tuple[Batch, Batch]:
-        whole = self.data(FIRST + LATER)
-        return whole.part(0, FIRST), whole.part(FIRST, FIRST + LATER)
+        later = LATER if self.short_last else FIRST
+        whole = self.data(FIRST + later)
+        return whole.part(0, FIRST), whole.part(FIRST, FIRST + later)
 
 
 def compiled(head, *, kind=keras.Model, **arguments) -> keras.Model:
@@ -239,28 +243,32 @@ def halved_every_step() -> optimizers.Optimizer:
     return optimizers.SGD(optimizers.schedules.ExponentialDecay(0.2, decay_steps=1, decay_rate=0.5, staircase=True))
 
 
-def case(make, data, **tolerance) -> Case:
-    return Case(make=make, data=data, **tolerance)
+def case(make, data, **options) -> Case:
+    return Case(make=make, data=data, **options)
+
+
+def core(make, data) -> Case:
+    return case(make, data, short_last=True)
 
 
 CASES = {
-    "plain": case(classifier, labels),
+    "plain": core(classifier, labels),
     "adam": case(lambda: classifier(optimizer=optimizers.Adam(0.01)), labels),
-    "sample weights": case(lambda: classifier(weighted_metrics=["accuracy"]), weighted(labels)),
-    "mean_with_sample_weight": case(
+    "sample weights": core(lambda: classifier(weighted_metrics=["accuracy"]), weighted(labels)),
+    "mean_with_sample_weight": core(
         lambda: dense(loss=losses.MeanSquaredError(reduction="mean_with_sample_weight")), weighted(dense_batch)
     ),
-    "sum": case(lambda: dense(loss=losses.MeanSquaredError(reduction="sum"), optimizer="sgd"), dense_batch),
+    "sum": core(lambda: dense(loss=losses.MeanSquaredError(reduction="sum"), optimizer="sgd"), dense_batch),
     "sum with weights": case(
         lambda: dense(loss=losses.MeanSquaredError(reduction="sum"), optimizer="sgd"), weighted(dense_batch)
     ),
-    "masks": case(tagger, sentences),
+    "masks": core(tagger, sentences),
     "masks and weights": case(lambda: tagger(metrics=[]), weighted_words),
     "masks, mean_with_sample_weight": case(
         lambda: tagger(metrics=[], loss=losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")),
         weighted_words,
     ),
-    "ignore_class": case(
+    "ignore_class": core(
         lambda: pixel_classifier(loss=losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)), pixels
     ),
     "clipnorm": case(lambda: dense(optimizer=optimizers.SGD(0.1, clipnorm=0.05)), dense_batch),
@@ -275,13 +283,13 @@ CASES = {
     "weight regularizer": case(
         lambda: dense(first={"kernel_regularizer": regularizers.L2(0.3)}, optimizer="sgd"), dense_batch
     ),
-    "activity regularizer": case(
+    "activity regularizer": core(
         lambda: dense(first={"activity_regularizer": regularizers.L2(0.3)}, optimizer="sgd"), dense_batch
     ),
     "added loss only": case(with_added_loss_only, without_targets),
     "constraint": case(lambda: dense(first={"kernel_constraint": keras.constraints.MaxNorm(0.5)}), dense_batch),
     "two outputs": case(two_outputs, two_targets),
-    "two outputs, weighted": case(two_outputs, weights_for_two),
+    "two outputs, weighted": core(two_outputs, weights_for_two),
     "two inputs": case(two_inputs, two_arrays),
     "subclassed": case(subclassed, dense_batch),
     "frozen layer": case(with_frozen_layer, dense_batch),
@@ -309,3 +317,7 @@ def state_of(model: keras.Model, *, metrics: bool = True) -> dict[str, np.ndarra
 
 def without_numbers(name: str) -> str:
     return re.sub(r"_\d+", "", name)
+
+
+CUTS = [(name, parts) for name, case in CASES.items() for parts in (MICRO_BATCHES if case.short_last else (3, 7))]
+"""Cases and the numbers of parts in which they are checked."""

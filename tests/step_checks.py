@@ -12,7 +12,7 @@ import pytest
 from fitroom.backends.choose import current_backend
 from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
-from step_cases import CASES, FIRST, LATER, MICRO_BATCHES, compiled, dense, dense_batch, state_of
+from step_cases import CASES, CUTS, FIRST, LATER, MICRO_BATCHES, compiled, dense, dense_batch, state_of
 
 
 def step_of(model):
@@ -58,8 +58,7 @@ def expected_of(name):
 # One step is the whole batch's, however it is cut.
 
 
-@pytest.mark.parametrize("num_parts", MICRO_BATCHES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "num_parts"), CUTS)
 def test_a_step_in_parts_is_that_of_the_whole_batch(name, num_parts):
     case = CASES[name]
     batches = case.batches()

@@ -4,7 +4,7 @@ import pytest
 
 from test_backend_contract import needs, run_checks
 
-CHECKS = ["step_checks.py"]
+CHECKS = ["step_checks.py", "transaction_checks.py"]
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
