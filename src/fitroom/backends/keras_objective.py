@@ -298,7 +298,10 @@ def _divisor(loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
 
 
 def _mask_of(tensor: Any) -> Any:
-    return getattr(tensor, "_keras_mask", None)
+    # Of tensors that take no attributes (JAX's in a trace) Keras keeps masks aside, and gives no public way to them.
+    from keras.src.backend import get_keras_mask
+
+    return get_keras_mask(tensor)
 
 
 @dataclass(frozen=True, kw_only=True)
