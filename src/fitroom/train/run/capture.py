@@ -57,7 +57,7 @@ def _copied(variable: Any) -> Any:
     """On the CPU a framework may lend its own memory, which the next step overwrites."""
     import keras
 
-    array = keras.ops.convert_to_numpy(variable)
+    array = keras.ops.convert_to_numpy(variable.value)
     return array if array.flags.owndata and array.flags.writeable else np.array(array, copy=True)
 
 

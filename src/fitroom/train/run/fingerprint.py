@@ -102,7 +102,7 @@ def _loss(loss: Any) -> Any:
 
 
 def _config(thing: Any) -> dict[str, Any]:
-    """What an object was made with, as far as it tells."""
+    """What an object was made with, as far as it tells and where it was said."""
     try:
         config = thing.get_config()
     except Exception:  # a user's own class, which need not have one
@@ -128,4 +128,4 @@ def _plain(value: Any) -> Any:
 
 def _counts(name: str, value: Any) -> bool:
     is_rate = name == "learning_rate" and isinstance(value, int | float)
-    return not is_rate and not _LEFT_OUT.fullmatch(name)
+    return value is not None and not is_rate and not _LEFT_OUT.fullmatch(name)
