@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fitroom.train import randomness
 from fitroom.train.batch import Batch
 from fitroom.train.sources.prefetch import prefetched
 from fitroom.train.structure import mapped
@@ -46,6 +47,7 @@ def trained(source: Any, *, epochs: int, epoch: int = 0, start: int = 0) -> list
     """(epoch, number, batch, state) of each batch, made and told as in training."""
     seen = []
     for current in range(epoch, epochs):
+        np.random.random()  # as a callback may when an epoch begins
         with prefetched(source.epoch(current, start), lambda batch: batch) as batches:
             for number, item in enumerate(batches, start=start):
                 seen.append((current, number, values(item.batch), item.state))
@@ -55,20 +57,31 @@ def trained(source: Any, *, epochs: int, epoch: int = 0, start: int = 0) -> list
 
 
 def check_goes_on_exactly(make_source: Any, *, epochs: int = 3) -> None:
-    """Stop after each batch in turn; the batches that follow are those of the run that was not stopped."""
+    """Stop before each batch in turn; the batches that follow are those of the run that was not stopped.
+
+    Before an epoch both the state of the process and the source's are kept, within one what was recorded with a batch.
+    """
     _stir(7)
     source = make_source()
     source.peek()
-    whole = trained(source, epochs=epochs)
-    assert len({str(batch) for _, _, batch, _ in whole}) > 1
-    for index, (epoch, number, _, state) in enumerate(whole[:-1]):
+    whole, stops = [], []
+    for epoch in range(epochs):
+        stops.append((epoch, 0, len(whole), source.state()))
+        made = trained(source, epochs=epoch + 1, epoch=epoch)
+        stops += [(epoch, n + 1, len(whole) + n + 1, state) for n, (_, _, _, state) in enumerate(made)]
+        whole += [row[:3] for row in made]
+    assert len({str(batch) for _, _, batch in whole}) > 1
+    for epoch, start, index, state in stops:
         _stir(1000 + index)
         again = make_source()
         again.peek()
         _stir(2000 + index)
-        again.restore(through_disk(state))
-        rest = trained(again, epochs=epochs, epoch=epoch, start=number + 1)
-        assert [row[:3] for row in rest] == [row[:3] for row in whole[index + 1 :]], (epoch, number)
+        kept = through_disk(state)
+        if start == 0 and kept:
+            randomness.restore(kept["random"])
+        again.restore(kept)
+        rest = trained(again, epochs=epochs, epoch=epoch, start=start)
+        assert [row[:3] for row in rest] == whole[index:], (epoch, start)
 
 
 def _stir(seed: int) -> None:

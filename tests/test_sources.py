@@ -134,6 +134,7 @@ def test_lists_of_numbers_become_arrays():
     batch = source_of([[1.5, 2.0], [3.0, 4.0]], [0, 1], batch_size=2, shuffle=False).peek()
     assert (batch.x.dtype, batch.x.tolist()) == ("float32", [[1.5, 2.0], [3.0, 4.0]])
     assert batch.y.tolist() == [0, 1]
+    assert source_of(X[:2], list(np.float64([3, 4])), shuffle=False).peek().y.tolist() == [3.0, 4.0]
 
 
 def test_lengths_that_differ_are_told_apart_by_name():
@@ -451,6 +452,13 @@ def test_the_recorded_state_is_the_one_the_next_batch_is_made_with():
     for (_, _, _, state), (_, _, batch, _) in itertools.pairwise(seen):
         randomness.restore(state["random"])
         assert np.random.normal(size=(2, 3)).tolist() == batch[0]
+
+
+def test_states_are_recorded_only_where_they_are_wanted():
+    with prefetched(source_of(numbered(1)).epoch(0), same, record=False) as batches:
+        assert next(batches).state == {}
+    with prefetched(source_of(numbered(1)).epoch(0), same) as batches:
+        assert next(batches).state["reading"]["drawn"] == 1
 
 
 # Random state

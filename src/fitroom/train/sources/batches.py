@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fitroom.errors import HostMemoryError
+from fitroom.train import randomness
 from fitroom.train.batch import Batch
 
 _WANT = re.compile(r"(OOM when|Unable to allocate|can't allocate|out of memory).*", re.IGNORECASE)
@@ -34,6 +36,18 @@ class Batches(Iterator[Batch]):
         close = getattr(self._made, "close", None)
         if close is not None:
             close()
+
+
+@contextmanager
+def put_back(state: dict[str, Any], start: int) -> Iterator[None]:
+    """Around the work of coming back to a state: the random state after it is the one the next batch was made with.
+
+    Within an epoch that is the recorded one, taken when the batches ahead were not made yet. Between epochs nothing
+    was ahead: the process's own stays, which callbacks may have moved on since.
+    """
+    random = state["random"] if start else randomness.capture()
+    yield
+    randomness.restore(random)
 
 
 def no_memory_for(number: int, batch_size: int | None, error: BaseException) -> HostMemoryError:

@@ -93,4 +93,4 @@ def _tuple_of(structure: tuple[Any, ...]) -> Any:
 
 def _is_plain(structure: Any) -> bool:
     found = list(leaves(structure))
-    return bool(found) and all(isinstance(leaf, bool | int | float | str | bytes) for leaf in found)
+    return bool(found) and all(isinstance(leaf, bool | int | float | str | bytes | np.generic) for leaf in found)

@@ -43,6 +43,7 @@ class Hooked:
             "own": own_state.changes(self.dataset, self._before),
             "orders": self._orders,
             "calls": dict(self._calls),
+            "began": self._began,
             "within_epoch": self.within_epoch,
         }
 
@@ -55,8 +56,7 @@ class Hooked:
             getattr(self.dataset, call["name"])()
         own_state.restore(self.dataset, state["own"], state["orders"])
         self._calls, self._orders = dict(state["calls"]), state["orders"]
-        self._began, self.within_epoch = True, bool(state["within_epoch"])
-        randomness.restore(state["random"])
+        self._began, self.within_epoch = bool(state["began"]), bool(state["within_epoch"])
 
     def without_trace(self, make: Callable[[], Any]) -> Any:
         """What `make` makes of the dataset, with the random state and the dataset's own as before."""

@@ -11,15 +11,17 @@ import numpy as np
 
 from fitroom.train import randomness
 
-Plain = bool | int | float | str | None
+_PLAIN = (bool, int, float, str, type(None))
 
 
-def plain_values(holder: Any) -> dict[str, Plain]:
+def plain_values(holder: Any) -> dict[str, Any]:
     """Attributes that are numbers, words or None."""
-    return {name: value for name, value in _attributes(holder).items() if isinstance(value, Plain)}
+    attributes = _attributes(holder).items()
+    found = {name: value.item() if isinstance(value, np.number) else value for name, value in attributes}
+    return {name: value for name, value in found.items() if type(value) in _PLAIN}
 
 
-def changes(holder: Any, before: dict[str, Plain]) -> dict[str, Any]:
+def changes(holder: Any, before: dict[str, Any]) -> dict[str, Any]:
     """Plain attributes that differ from what they were, and the states of random generators."""
     nothing = object()
     now = plain_values(holder)

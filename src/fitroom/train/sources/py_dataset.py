@@ -7,7 +7,7 @@ from typing import Any
 
 from fitroom.errors import InputError
 from fitroom.train.batch import Batch
-from fitroom.train.sources.batches import Batches
+from fitroom.train.sources.batches import Batches, put_back
 from fitroom.train.sources.contract import Resumes
 from fitroom.train.sources.hooked import Hooked
 from fitroom.train.sources.host import batch_of
@@ -92,7 +92,8 @@ class PyDatasetSource:
         """The batches of an epoch, from batch `start` on."""
         state, self._pending = self._pending, None
         if state is not None:
-            self._hooked.bring_back(state)
+            with put_back(state, start):
+                self._hooked.bring_back(state)
         if not self._hooked.within_epoch or (state is None and start == 0):
             self._hooked.begin_epoch()
         made = self._made(*self._numbers(epoch, start))

@@ -37,10 +37,7 @@ class Reading:
         """Begin the next pass. What cannot be begun again stays where it is."""
         if self._live is not None and not self._kind.begins_again:
             return
-        own = [
-            own_state.changes(holder, before) for holder, before in zip(self._kind.holders, self._before, strict=True)
-        ]
-        self._at_start = {"random": randomness.capture(), "own": {str(n): state for n, state in enumerate(own)}}
+        self._at_start = {"random": randomness.capture(), "own": self._own()}
         self._live, self._kept = iter(self._kind.data), []
         self.number, self.drawn, self.is_over = self.number + 1, 0, False
 
@@ -75,7 +72,8 @@ class Reading:
 
     def state(self) -> dict[str, Any]:
         """Where the pass is and what it began with."""
-        return {"number": self.number, "drawn": self.drawn, "is_over": self.is_over, "at_start": self._at_start}
+        position = {"number": self.number, "drawn": self.drawn, "is_over": self.is_over, "is_ahead": bool(self._kept)}
+        return {**position, "at_start": self._at_start, "own": self._own()}
 
     def go_back(self, state: dict[str, Any]) -> None:
         """To where another process was when it gave this state."""
@@ -83,17 +81,27 @@ class Reading:
         if self._kind.counts_passes:  # each beginning moves its own shuffle on
             while self.number < number:
                 self.begin()
-        elif self._kind.begins_again:
+        elif self._kind.begins_again and state["at_start"]:
             randomness.restore(state["at_start"]["random"])
-            for holder, own in zip(self._kind.holders, state["at_start"]["own"].values(), strict=True):
-                own_state.restore(holder, own)
+            self._restore_own(state["at_start"]["own"])
             self.begin()
         elif self._live is None:
             self.begin()
         if not state["is_over"]:
             self.skip(drawn - self.drawn)
+            if state["is_ahead"]:  # its next batch was made already
+                self.peek()
         self.number, self.drawn, self.is_over = number, drawn, bool(state["is_over"])
         self._at_start = state["at_start"]
+        self._restore_own(state["own"])
+
+    def _own(self) -> dict[str, Any]:
+        pairs = zip(self._kind.holders, self._before, strict=True)
+        return {str(number): own_state.changes(*pair) for number, pair in enumerate(pairs)}
+
+    def _restore_own(self, own: dict[str, Any]) -> None:
+        for number, holder in enumerate(self._kind.holders):
+            own_state.restore(holder, own[str(number)])
 
     def _read(self) -> Any:
         return END if self._live is None else next(self._live, END)

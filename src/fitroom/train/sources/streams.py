@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.errors import InputError
 from fitroom.train import randomness
 from fitroom.train.batch import Batch
-from fitroom.train.sources.batches import Batches
+from fitroom.train.sources.batches import Batches, put_back
 from fitroom.train.sources.contract import Resumes
 from fitroom.train.sources.host import batch_of
 from fitroom.train.sources.kinds import Kind
@@ -72,8 +72,8 @@ class StreamSource:
         """The batches of an epoch, from batch `start` on."""
         reading, state, self._pending = self._reading, self._pending, None
         if state is not None:
-            reading.go_back(state["reading"])
-            randomness.restore(state["random"])
+            with put_back(state, start):
+                reading.go_back(state["reading"])
         # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
         again = epoch <= self._last_epoch or self._steps is None
         if reading.is_over or (again and not reading.is_fresh and (start == 0 or state is None)):
