@@ -185,6 +185,32 @@ def test_a_full_disk_at_the_start_is_told(tmp_path):
     assert done.stdout == f"The run folder {tmp_path} cannot be written: No space left on device.\n"
 
 
+FULL_ON_THE_WAY = """
+import sys
+from pathlib import Path
+from fitroom.train.run.folder import RunFolder
+with RunFolder.open(sys.argv[1], {"epochs": 1}) as folder:
+    folder.write_history({"loss": [0.5]})
+    try:
+        (folder.path / "ballast").write_bytes(bytes(10**6))
+    except OSError:
+        pass
+    folder.write_history({"loss": [0.5] * 10_000})
+    folder.log({"kind": "a"})
+    print(folder.mark("interrupted"))
+print((folder.path / "history.json").read_text(), sorted(path.name for path in folder.path.iterdir()))
+"""
+
+
+def test_a_disk_that_fills_on_the_way_stops_nothing(tmp_path):
+    done = run_on(small_disk(tmp_path, size_kib=64), [sys.executable, "-c", FULL_ON_THE_WAY, str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    marked, *rest = done.stdout.splitlines()
+    assert marked == "False"
+    assert "0.5" in " ".join(rest)
+    assert ".partial" not in done.stdout
+
+
 HOLD = """
 import sys, time
 from fitroom.train.run.folder import RunFolder

@@ -37,7 +37,7 @@ class Attributes:
         self._begin.clear()
         for name, (value, arrays) in self._plain()[0].items():
             self._begin[name] = (value, [_digest(array) for array in arrays])
-        self._given = dict(vars(self.callback))
+        self._given = {name: value for name, value in vars(self.callback).items() if name in self._parameters}
 
     def capture(self) -> Captured:
         """What differs from the beginning."""

@@ -102,13 +102,20 @@ class RunFolder:
                 self.progress = "finished"
                 return
         self.kept = kept | identity
-        self._write_run()
+        try:
+            self._write_run()
+        except OSError as error:
+            raise not_writable(self.path, error) from error
 
-    def mark(self, state: State) -> None:
-        """Say how the run stands."""
+    def mark(self, state: State) -> bool:
+        """Say how the run stands. Whether that could be written; a full disk is no reason to stop."""
         assert self.kept is not None, "begin comes first"
         self.kept["state"] = state
-        self._write_run()
+        try:
+            self._write_run()
+        except OSError:
+            return False
+        return True
 
     def log(self, event: dict[str, Any]) -> None:
         """Add an event to the log. A log that cannot be written is no reason to stop."""
@@ -128,8 +135,12 @@ class RunFolder:
         return found
 
     def write_history(self, history: dict[str, list[Any]]) -> None:
-        """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null."""
-        write_json(self.path / "history.json", _finite(history))
+        """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null.
+
+        The checkpoint has them as they are, so that a full disk is no reason to stop here either.
+        """
+        with contextlib.suppress(OSError):
+            write_json(self.path / "history.json", _finite(history))
 
     def save_model(self, model: Any) -> Path:
         """Write the finished model, whole or not at all."""
@@ -170,10 +181,7 @@ class RunFolder:
     def _write_run(self) -> None:
         assert self.kept is not None
         self.kept["updated"] = _now()
-        try:
-            write_json(self.path / RUN_FILE, self.kept)
-        except OSError as error:
-            raise not_writable(self.path, error) from error
+        write_json(self.path / RUN_FILE, self.kept)
 
 
 def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

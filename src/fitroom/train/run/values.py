@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 _PLAIN = (bool, int, float, str, type(None))
-_DEEPEST = 20
+_DEEPEST = 100
 _MARK = "~"
 
 
