@@ -356,6 +356,7 @@ class Mine(keras.callbacks.Callback):
         self.flag = False
         self.function = print
         self.mean = keras.metrics.Mean()
+        self.shadow = [keras.ops.zeros((2,), "bfloat16")]
 
     def on_train_begin(self, logs=None):
         self.flag = False
@@ -371,6 +372,7 @@ class Mine(keras.callbacks.Callback):
         self.matrix += 1
         self.pairs[(self.seen, 2)] = None
         self.last = np.float32(0.1)
+        self.shadow = [shadow + 1 for shadow in self.shadow]
 
 
 def test_a_users_own_callback_keeps_what_is_data(tmp_path):
@@ -386,6 +388,9 @@ def test_a_users_own_callback_keeps_what_is_data(tmp_path):
     assert mine.by_epoch["new"] == []
     np.testing.assert_array_equal(mine.matrix, np.full((2, 2), 3.0))
     assert mine.pairs == {(0, 1): "a", (1, 2): None, (2, 2): None, (3, 2): None}
+    assert keras.ops.is_tensor(mine.shadow[0])
+    assert keras.backend.standardize_dtype(mine.shadow[0].dtype) == "bfloat16"
+    assert keras.ops.convert_to_numpy(mine.shadow[0]).tolist() == [3.0, 3.0]
     assert (mine.last, mine.last.dtype) == (np.float32(0.1), np.dtype("float32"))
 
 

@@ -1,5 +1,6 @@
-"""Plain Python values, and arrays among them, as JSON and back with their types."""
+"""Plain Python values, and arrays and tensors among them, as JSON and back with their types."""
 
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,7 @@ class NotPlainError(TypeError):
 
 
 def encode(value: Any, arrays: list[Any], *, depth: int = 0) -> Any:
-    """A value as JSON; NumPy arrays in it go to the end of `arrays`, not copied. Raises NotPlainError.
+    """A value as JSON; arrays and tensors in it go to the end of `arrays`, NumPy's not copied. Raises NotPlainError.
 
     >>> arrays = []
     >>> encode({"best": float("inf"), "shape": (2, 3)}, arrays)
@@ -28,6 +29,9 @@ def encode(value: Any, arrays: list[Any], *, depth: int = 0) -> Any:
     if isinstance(value, np.ndarray | np.generic) and (value.dtype.kind in "biufc" or value.dtype.isbuiltin == 2):
         arrays.append(np.asarray(value))
         return {f"{_MARK}array" if isinstance(value, np.ndarray) else f"{_MARK}scalar": len(arrays) - 1}
+    if _is_tensor(value):
+        arrays.append(sys.modules["keras"].ops.convert_to_numpy(value))
+        return {f"{_MARK}tensor": len(arrays) - 1}
     if depth >= _DEEPEST:  # or a list that holds itself
         raise NotPlainError(f"nested deeper than {_DEEPEST}")
     if kind is list:
@@ -58,7 +62,16 @@ def decode(value: Any, arrays: Mapping[int, Any] | list[Any]) -> Any:
         return arrays[inner]
     if mark == f"{_MARK}scalar":
         return arrays[inner][()]
+    if mark == f"{_MARK}tensor":
+        return sys.modules["keras"].ops.convert_to_tensor(arrays[inner])
     held = decode(inner, arrays)
     if mark == f"{_MARK}deque":
         return deque(held, maxlen=value["maxlen"])
     return {"tuple": tuple, "set": set, "dict": dict}[mark.removeprefix(_MARK)](held)
+
+
+def _is_tensor(value: Any) -> bool:
+    """A tensor of the framework that is a value. A variable is more: somebody else may hold it too."""
+    keras = sys.modules.get("keras")  # without it there are none
+    is_value = keras is not None and not hasattr(value, "assign") and not getattr(value, "requires_grad", False)
+    return is_value and bool(sys.modules["keras"].ops.is_tensor(value))
