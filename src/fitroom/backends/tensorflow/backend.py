@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fitroom.backends.contract import Device, MemoryReading, Name
+from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
 from fitroom.backends.tensorflow import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
 
@@ -39,3 +39,9 @@ class TensorFlowBackend:
         from fitroom.backends.tensorflow.trace import trace_step
 
         return trace_step(model, request)
+
+    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
+        """Steps of a compiled model, in graph mode or jitted."""
+        from fitroom.backends.tensorflow.stepper import TensorFlowStepper
+
+        return TensorFlowStepper(model, jit=jit)

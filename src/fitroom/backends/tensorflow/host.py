@@ -1,0 +1,27 @@
+"""Batches on the host, as TensorFlow's tensors."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fitroom.train.batch import Batch
+from fitroom.train.structure import leaves
+
+_HOST = "CPU:0"
+
+
+def as_tensors(batch: Batch) -> Batch:
+    """The batch as tensors of the host, from where a program takes what it needs when it needs it."""
+    with tf.device(_HOST):
+        return batch.mapped(lambda array: array if tf.is_tensor(array) else tf.convert_to_tensor(np.asarray(array)))
+
+
+def cut(batch: Batch, micro_batch: int) -> list[Batch]:
+    """The parts of a batch, where the batch is: left to itself TensorFlow would cut it on the card, all of it there."""
+    with tf.device(_device_of(next(leaves(batch.x)))):
+        return batch.parts(micro_batch)
+
+
+def _device_of(array: Any) -> str:
+    return str(array.device) if isinstance(array, tf.Tensor) else _HOST

@@ -1,0 +1,51 @@
+"""A function compiled as the model is, which knows the variables that it changes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+_READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+"""What can be done with a variable without changing it."""
+
+
+class Program:
+    """A function of tensors; with `eager` it runs as plain Python."""
+
+    def __init__(
+        self, function: Callable[..., Any], all_variables: Callable[[], Iterable[Any]], *, jit: bool, eager: bool
+    ) -> None:
+        """`all_variables` are the Keras variables to go by where there is no graph to look into."""
+        self._run = function
+        if not eager:
+            self._run = tf.function(function, autograph=False, reduce_retracing=True, jit_compile=jit)
+        self._all_variables, self._eager = all_variables, eager
+        self._changed: list[Any] | None = None
+        self._read: Callable[[], list[Any]] = list
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        return self._run(*arguments)
+
+    def changed(self, *arguments: Any) -> list[Any]:
+        """The `tf.Variable`s that a run on such arguments may change; it is traced for that, if it never was."""
+        if self._changed is None:
+            changed = self._found(arguments)
+            self._changed = changed
+            self._read = tf.function(lambda: [each.read_value() for each in changed], autograph=False)
+        return self._changed
+
+    def read(self) -> list[Any]:
+        """The values of those variables, in memory that they share with them until they are changed."""
+        return self._read()
+
+    def _found(self, arguments: tuple[Any, ...]) -> list[Any]:
+        if self._eager:
+            return list({id(each.value): each.value for each in self._all_variables()}.values())
+        graph = self._run.get_concrete_function(*arguments).graph  # type: ignore[attr-defined]
+        by_handle = {id(variable.handle): variable for variable in graph.variables}
+        return [
+            by_handle[id(outer)]
+            for outer, inner in graph.captures
+            if id(outer) in by_handle and any(use.type not in _READING for use in inner.consumers())
+        ]

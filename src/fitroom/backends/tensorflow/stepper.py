@@ -1,0 +1,141 @@
+"""Training steps on TensorFlow: a program for the gradients, one for the update, and values from before for both."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from fitroom.backends.keras_objective import Objective
+from fitroom.backends.tensorflow.functions import StepFunctions
+from fitroom.backends.tensorflow.host import as_tensors, cut
+from fitroom.backends.tensorflow.program import Program
+from fitroom.backends.tensorflow.transaction import Transaction
+from fitroom.train.batch import Batch
+
+
+class TensorFlowStepper:
+    """Steps of one compiled model.
+
+    When a step returns, all its work is on the card's queue. TensorFlow takes memory when it puts work there, so that
+    nothing can run out of memory later.
+    """
+
+    def __init__(self, model: Any, *, jit: bool | None) -> None:
+        self.model = model
+        self.objective = Objective(model)
+        self._functions = StepFunctions(model, self.objective)
+        self._jit = jit
+        self._programs: dict[tuple[str, bool], Program] = {}
+        self._is_prepared = False
+        self._updates_in_place = False
+
+    @property
+    def why_whole(self) -> str | None:
+        """Why batches of this model cannot be cut, or None where they can."""
+        return self.objective.why_whole
+
+    def prepare(self, batch: Batch) -> None:
+        """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
+        if self._is_prepared:
+            return
+        if self._is_kerass("train_step"):
+            self.model._symbolic_build(data_batch=batch.data())  # no public name
+        else:
+            self._program("train_step").changed(as_tensors(batch).data())
+        self._is_prepared = True
+
+    def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One update."""
+        self.prepare(batch)
+        with Transaction() as transaction:
+            if micro_batch < batch.size:
+                return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
+            data = as_tensors(batch).data()
+            if not self._is_kerass("train_step"):
+                return dict(transaction.run(self._program("train_step"), data))
+            gradients, logs = transaction.run(self._program("gradients"), data)
+            self._update(transaction, "update", gradients)
+            return dict(logs)
+
+    def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        """One batch of `evaluate`."""
+        self.prepare(batch)
+        with Transaction() as transaction:
+            if micro_batch >= batch.size:
+                return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
+            parts = self._parts(batch, micro_batch, "test_step")
+            losses: Any = np.zeros(1 + self.objective.num_losses, "float32")
+            for data, *shares in self._shared(transaction, parts):
+                losses = transaction.run(self._program("test_part"), data, *shares, losses)
+            return dict(transaction.run(self._program("report"), losses, np.int32(batch.size)))
+
+    def predict(self, x: Any) -> Any:
+        """The model's outputs for some inputs."""
+        with Transaction() as transaction:
+            outputs = transaction.run(self._program("predict_step"), as_tensors(Batch(x=x)).data())
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch as tensors of the host. Keras does not bring it to the card either before its step."""
+        try:
+            return as_tensors(batch)
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            return batch
+
+    def forget(self) -> None:
+        """Drop compiled programs. Gradients live between them only, while a step runs."""
+        self._programs.clear()
+        self._updates_in_place = False
+
+    def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
+        sums = transaction.run(self._program("nothing_yet"))
+        for data, *shares in self._shared(transaction, parts):
+            sums = transaction.run(self._program("part"), data, *shares, sums)
+        num_samples = np.int32(sum(part.size for part in parts))
+        return dict(self._update(transaction, "finish", sums, num_samples))
+
+    def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
+        """Change the weights. Where the device has no memory for old ones beside new ones, the host holds the old."""
+        if not self._updates_in_place:
+            try:
+                return transaction.run(self._program(name), *arguments)
+            except tf.errors.ResourceExhaustedError:
+                self._updates_in_place = True
+        return transaction.run_in_place(self._program(name, may_jit=False), *arguments)
+
+    def _parts(self, batch: Batch, micro_batch: int, step: Any) -> list[Batch]:
+        self.objective.check_can_cut(step)
+        self.objective.try_losses(batch, self.predict)
+        return cut(batch, micro_batch)
+
+    def _shared(self, transaction: Transaction, parts: Sequence[Batch]) -> Any:
+        """Each part as data, with its shares in the losses and in the samples."""
+        divisors = None
+        if self.objective.counts:
+            counting = self._program("divisors")
+            divisors = [transaction.run(counting, as_tensors(part).data()).numpy().tolist() for part in parts]
+        num_samples = sum(part.size for part in parts)
+        for part, shares in zip(parts, self.objective.shares(parts, divisors), strict=True):
+            yield as_tensors(part).data(), shares, np.float32(part.size / num_samples)
+
+    def _program(self, name: str, *, may_jit: bool = True) -> Program:
+        key = (name, may_jit)
+        if key not in self._programs:
+            eager = self._jit is None and self.model.run_eagerly
+            jit = self.model.jit_compile if self._jit is None else self._jit
+            self._programs[key] = Program(
+                self._function(name), self._all_variables, jit=bool(jit and may_jit), eager=eager
+            )
+        return self._programs[key]
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(self.model if name.endswith("_step") else self._functions, name)
+        return function
+
+    def _all_variables(self) -> list[Any]:
+        return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
+
+    def _is_kerass(self, method: str) -> bool:
+        return bool(getattr(type(self.model), method).__module__.startswith("keras."))
