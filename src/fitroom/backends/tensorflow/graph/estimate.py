@@ -7,6 +7,7 @@ from statistics import mean
 
 from fitroom.backends.tensorflow.graph.attribution import Attribution
 from fitroom.backends.tensorflow.graph.convolution import PLAIN
+from fitroom.backends.tensorflow.graph.copies import with_copies
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.program import Program, program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
@@ -41,7 +42,7 @@ class GraphFound:
 
 def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
-    program = program_of(optimised_graph(step, request.card))
+    program = with_copies(program_of(optimised_graph(step, request.card)))
     residents = residents_of(step)
     usual = {taken: _usual_process(program, residents, branch=taken) for taken in _branches(program)}
     branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)

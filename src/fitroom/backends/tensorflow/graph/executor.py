@@ -19,9 +19,6 @@ from fitroom.backends.tensorflow.graph.values import Value
 Watcher = Callable[[Operation], None]
 """Called before each operation that runs."""
 
-_LATE = ("Square",)
-"""Of several operations that wait for the same tensor these come last: so it was on an H200, in every step of Adam."""
-
 _MANY = 8
 """Up to as many edges of a node TensorFlow keeps in the order in which they were made."""
 
@@ -72,8 +69,6 @@ class Executor:
                 self._consumers[source].append((slot, operation.index, place))
             for source in operation.control_inputs:
                 self._followers[source].append(operation.index)
-        for consumers in self._consumers:
-            consumers.sort(key=lambda consumer: operations[consumer[1]].op in _LATE)
         addresses = random.Random(seed)
         self._roots = [each.index for each in operations if not each.inputs and not each.control_inputs]
         addresses.shuffle(self._roots)

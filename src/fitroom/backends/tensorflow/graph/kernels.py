@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.graph.copies import RECEIVE
 from fitroom.backends.tensorflow.graph.memory_rules import SHARING, inputs_to_reuse, on_card
 from fitroom.backends.tensorflow.graph.numbers import computed_number, constant_number
 from fitroom.backends.tensorflow.graph.program import Operation, Output
@@ -55,6 +56,9 @@ class Kernels:
             return [Value(operation.outputs[0], variable=operation.name, number=_shape_of_variable(operation))]
         if op == "VariableShape":
             return [Value(operation.outputs[0], number=inputs[0].number)]
+        if op == RECEIVE:
+            taken = self.holdings.take(operation.outputs[0].size_bytes, operation.index)
+            return [Value(operation.outputs[0], taken, inputs[0].number)]
         if op == "ReadVariableOp":
             held = self.variables.get(inputs[0].variable or "")
             self.holdings.hold(held)

@@ -10,7 +10,7 @@ from fitroom.backends.tensorflow.graph.program import Operation, Output
 
 _SHARING = """Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient Snapshot EnsureShape
     CheckNumerics Enter RefEnter Exit NextIteration Switch Merge LoopCond Bitcast OptionalFromValue Copy
-    PlaceholderWithDefault"""
+    PlaceholderWithDefault _HostSend"""
 SHARING = frozenset(_SHARING.split())
 """Their outputs are their inputs under another name."""
 
@@ -31,6 +31,7 @@ _OF_ANY_INPUT = ("AddN", "_FusedMulAdd", "_MklAddN")
 _ON_HOST = """Shape ShapeN Size Rank VariableShape BroadcastGradientArgs Range TensorListElementShape
     TensorListLength ConcatOffset LoopCond VarHandleOp NoOp Assert PrintV2 OptionalHasValue"""
 _NOT_ON_CARD = frozenset(_ON_HOST.split())
+_COMPARISONS = ("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual")
 
 
 def inputs_to_reuse(operation: Operation, slot: int) -> range | tuple[int, ...]:
@@ -46,4 +47,6 @@ def on_card(operation: Operation, output: Output) -> bool:
     """Whether an output is in the memory of the card. Whole numbers that steer kernels stay with the host."""
     if operation.op == "Placeholder":
         return True
+    if operation.op in _COMPARISONS and operation.attributes["T"].type == tf.int32.as_datatype_enum:
+        return False
     return operation.op not in _NOT_ON_CARD and output.dtype != tf.int32

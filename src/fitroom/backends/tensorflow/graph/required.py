@@ -12,23 +12,32 @@ _PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as parts of the peak."""
 
 _MARGIN = 1.02
-_PROCESSES = 2
-"""How memory falls into pieces differs from process to process: the limit must hold two of them, and a margin."""
+_PROCESSES = 5
+"""How memory falls into pieces differs from process to process: the limit must hold five of them, and a margin."""
 
 
 def required_bytes(
     program: Program, residents: Sequence[Resident], scratch: Scratch, peak_bytes: int, *, branch: bool
 ) -> int:
-    """The first of a few limits from the peak on under which the replay finds room for every request, and a margin.
+    """The first of a few limits from the peak on under which replays find room for every request, and a margin.
 
     Free memory that lies in pieces does not hold a large request, so the peak alone may not do. Workspaces that do
     not fit are done without, as TensorFlow then picks another algorithm.
     """
-    for part in _PARTS:
-        try:
-            for seed in range(_PROCESSES):
-                replay(program, residents, scratch, int(peak_bytes * part), branch=branch, num_steady=1, seed=seed)
-        except DoesNotFitError:
-            continue
-        return int(peak_bytes * part * _MARGIN)
-    return int(peak_bytes * _PARTS[-1])
+    parts = list(_PARTS)
+    for seed in range(_PROCESSES):
+        while len(parts) > 1 and not _runs(
+            program, residents, scratch, int(peak_bytes * parts[0]), branch=branch, seed=seed
+        ):
+            del parts[0]
+    return int(peak_bytes * parts[0] * _MARGIN)
+
+
+def _runs(
+    program: Program, residents: Sequence[Resident], scratch: Scratch, limit_bytes: int, *, branch: bool, seed: int
+) -> bool:
+    try:
+        replay(program, residents, scratch, limit_bytes, branch=branch, num_steady=1, seed=seed)
+    except DoesNotFitError:
+        return False
+    return True

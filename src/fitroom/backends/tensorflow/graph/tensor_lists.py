@@ -25,14 +25,6 @@ def _number(value: Value) -> int:
     return 0 if value.number is None else int(value.number)
 
 
-def _on_card(holdings: Holdings, operation: Operation, value: Value) -> Value:
-    """The value as a list keeps it, held once more: whole numbers, which live with the host, as a copy on the card."""
-    if value.memory is None and value.output.dtype.is_integer:
-        return Value(value.output, holdings.take(value.output.size_bytes, operation.index), value.number)
-    holdings.hold(value.memory)
-    return value
-
-
 def _reserve(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
     size = _number(inputs[1]) if operation.op == "TensorListReserve" else 0
     return [Value(operation.outputs[0], TensorList([None] * size))]
@@ -40,7 +32,8 @@ def _reserve(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) 
 
 def _push(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
     made = _own(holdings, inputs[0])
-    made.items.append(_on_card(holdings, operation, inputs[1]))
+    holdings.hold(inputs[1].memory)
+    made.items.append(inputs[1])
     return [Value(operation.outputs[0], made)]
 
 
@@ -54,7 +47,8 @@ def _set(holdings: Holdings, operation: Operation, inputs: Sequence[Value]) -> l
     made, place = _own(holdings, inputs[0]), _number(inputs[1])
     made.items.extend([None] * (place + 1 - len(made.items)))
     old = made.items[place]
-    made.items[place] = _on_card(holdings, operation, inputs[2])
+    holdings.hold(inputs[2].memory)
+    made.items[place] = inputs[2]
     if old is not None:
         holdings.release(old.memory)
     return [Value(operation.outputs[0], made)]
