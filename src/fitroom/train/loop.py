@@ -40,6 +40,9 @@ class Validation:
 class Keeper:
     """Whom the loop tells of its progress; this one keeps nothing. `RunKeeper` writes checkpoints."""
 
+    records = False
+    """Whether it wants to know in which state each batch was made."""
+
     def starts_at(self) -> Position | None:
         """Where an unfinished run was, or None where there is none."""
         return None
@@ -52,6 +55,9 @@ class Keeper:
 
     def restore(self) -> None:
         """Bring everything back to where the unfinished run was."""
+
+    def opened(self) -> None:
+        """The batches of an epoch are at hand, and none is made yet."""
 
     def batch_done(self, position: Position, batch: Prefetched) -> None:
         """A batch was trained, and callbacks know; `position` is the next one."""
@@ -94,11 +100,11 @@ class Loop:
             if position == start and start.batch:  # what callbacks do when an epoch begins was done before
                 keeper.restore()
             logs = self._epoch(position)
+            self.source.on_epoch_end()
             if self.validation is not None and self.validation.is_due(position.epoch):
                 found = self._validated(self.validation)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             callbacks.on_epoch_end(position.epoch, logs)
-            self.source.on_epoch_end()
             position = Position(epoch=position.epoch + 1, batch=0)
             keeper.epoch_done(position)
         if self.epochs > 0 and model.optimizer is not None:
@@ -108,9 +114,12 @@ class Loop:
     def _epoch(self, position: Position) -> dict[str, Any]:
         logs: dict[str, Any] = {}
         watch = LossWatch(self.events, self.transaction.backend)
-        batches = prefetched(self.source.epoch(position.epoch, position.batch), self.transaction.stepper.ahead)
-        with batches:
-            for number, item in enumerate(batches, start=position.batch):
+        batches = self.source.epoch(position.epoch, position.batch)
+        self.keeper.opened()
+        # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
+        depth = 0 if self.keeper.records and self.source.resumes != "exactly" else 1
+        with prefetched(batches, self.transaction.stepper.ahead, depth, record=self.keeper.records) as items:
+            for number, item in enumerate(items, start=position.batch):
                 self.callbacks.on_train_batch_begin(number)
                 logs = self.transaction.train(item.batch)
                 watch.look(logs, position.epoch, number)
@@ -127,13 +136,15 @@ class Loop:
         callbacks.on_test_begin()
         model.reset_metrics()
         logs: dict[str, Any] = {}
-        with prefetched(validation.source.epoch(0, 0), self.transaction.stepper.ahead) as batches:
-            for number, item in enumerate(batches):
+        batches = validation.source.epoch(0)
+        with prefetched(batches, self.transaction.stepper.ahead, record=False) as items:
+            for number, item in enumerate(items):
                 callbacks.on_test_batch_begin(number)
                 logs = self.transaction.test(item.batch)
                 callbacks.on_test_batch_end(number, logs)
                 if model.stop_evaluating:
                     break
+        validation.source.on_epoch_end()
         results = as_floats(self._results(logs))
         callbacks.on_test_end(results)
         return results

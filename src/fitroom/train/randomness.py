@@ -34,6 +34,11 @@ def restore(state: dict[str, Any]) -> None:
     restore_python(random, state["python"])
     np.random.set_state(state["numpy"])
     _restore_keras(state["keras"])
+    restore_frameworks(state)
+
+
+def restore_frameworks(state: dict[str, Any]) -> None:
+    """Of what `capture` gave the part that training itself draws from: PyTorch's dropout has no other generator."""
     if "torch" in state and "torch" in sys.modules:
         _restore_torch(state["torch"])
     if "tensorflow" in state and "tensorflow" in sys.modules:

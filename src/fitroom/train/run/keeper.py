@@ -33,6 +33,8 @@ _PLAIN = "plain"
 class RunKeeper(Keeper):
     """The run in one folder, while this process trains it."""
 
+    records = True
+
     def __init__(
         self,
         folder: RunFolder,
@@ -53,6 +55,7 @@ class RunKeeper(Keeper):
         if found is not None and found.note:
             self._tell("checkpoint damaged", found.note)
         self.checkpoint = found.checkpoint if found else None
+        self._drawn: dict[str, Any] | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -97,6 +100,13 @@ class RunKeeper(Keeper):
         self.model.stop_training = facts["stopped"]
         randomness.restore(facts["random"])
         self.source.restore(facts["source"])
+        self._drawn = facts["random"]
+
+    def opened(self) -> None:
+        """The source has brought back what it makes batches with; what training draws from is further on."""
+        if self._drawn is not None:
+            randomness.restore_frameworks(self._drawn)
+            self._drawn = None
 
     def batch_done(self, position: Position, batch: Prefetched) -> None:
         """Take a checkpoint when one is due, or when a signal came."""
@@ -116,12 +126,16 @@ class RunKeeper(Keeper):
     def finish(self) -> None:
         """The model as a file that plain Keras loads."""
         self.writer.flush()
-        self.folder.write_history(self.model.history.history)
-        self.folder.save_model(self.model)
-        self.folder.mark("finished")
+        try:
+            self.folder.write_history(self.model.history.history)
+            self.folder.save_model(self.model)
+            self.folder.mark("finished")
+        except OSError as error:
+            self._tell("model not written", f"{self.folder.model_file} could not be written: {error}. Save the model.")
 
     def restore_finished(self) -> None:
         """The history and the weights of a run that is done."""
+        self.begins()
         self.callbacks.on_train_begin()
         self.restore()
         self.model.load_weights(self.folder.model_file)  # at the end an average of them may have taken their place
@@ -173,10 +187,11 @@ class RunKeeper(Keeper):
     def _stop(self) -> None:
         number = self.interrupts.signal_number
         assert number is not None
-        self.writer.flush()
+        is_saved = self.writer.flush()
         self.folder.mark("interrupted")
         hint = f"the same call again goes on from here: run_dir={str(self.folder.path)!r}"
-        self._tell("interrupted", f"stopped after a whole batch, all of it saved; {hint}.")
+        saved = "all of it saved" if is_saved else "which could not be saved: the checkpoint before it is kept"
+        self._tell("interrupted", f"stopped after a whole batch, {saved}; {hint}.")
         raise RunInterrupted("Training was stopped by a signal.", signal_number=number, hint=hint)
 
     def _tell(self, kind: str, said: str, **facts: Any) -> None:
@@ -228,6 +243,8 @@ class OpenedRun:
             {
                 "model": model_fingerprint(model),
                 "data": source.fingerprint,
+                "batch_size": source.batch_size,
+                "backend": transaction.backend.name,
                 "epochs": epochs,
                 "seed": seed,
                 "recipe": recipe.to_dict(),
