@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from fitroom.backends.jax.room import check_room
+from fitroom.backends.jax.traced.program import jaxprs_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +41,29 @@ class Programs:
         leaves, structure = jax.tree.flatten(data)
         key = (name, structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if key not in self._kept:
-            # Unused arguments are kept: they are on the device all the same.
-            jitted = jax.jit(function, donate_argnums=0 if donated else (), keep_unused=True)
-            compiled = jitted.lower(state, data).compile()
+            compiled = _traced(function, state, data, donated=donated).lower().compile()
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
 
     def forget(self) -> None:
         """Drop them all."""
         self._kept.clear()
+
+
+def _traced(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:
+    # Unused arguments are kept: they are on the device all the same.
+    traced = jax.jit(function, donate_argnums=0 if donated else (), keep_unused=True).trace(state, data)
+    if donated and _calls_python(traced.jaxpr.jaxpr):
+        # What it calls may raise in the middle of it: then the state must still be there.
+        return _traced(function, state, data, donated=False)
+    return traced
+
+
+def _calls_python(jaxpr: Any) -> bool:
+    """Whether a program has calls back into Python in it, such as `jax.pure_callback`."""
+    return any("callback" in equation.primitive.name for equation in jaxpr.eqns) or any(
+        _calls_python(inner) for equation in jaxpr.eqns for inner in jaxprs_in(equation.params.values())
+    )
 
 
 def _needed_bytes(compiled: Any) -> int | None:

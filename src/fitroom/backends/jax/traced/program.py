@@ -94,7 +94,7 @@ class _Flattener:
             name = equation.primitive.name
             around = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
             inputs = [value_of(atom) for atom in equation.invars]
-            bodies = list(_jaxprs(equation.params.values()))
+            bodies = list(jaxprs_in(equation.params.values()))
             if name in CALLS and bodies and len(bodies[0].invars) == len(inputs):
                 inner = dict(zip(bodies[0].invars, inputs, strict=True))
                 inner |= {variable: self._new(variable) for variable in bodies[0].constvars}
@@ -130,7 +130,7 @@ def _signature(equation: Any, inputs: Sequence[int | None]) -> tuple[Any, ...]:
     return equation.primitive.name, tuple(inputs), literals, types, str(equation.params)
 
 
-def _jaxprs(parameters: Iterable[Any]) -> Iterable[Any]:
+def jaxprs_in(parameters: Iterable[Any]) -> Iterable[Any]:
     """The jaxprs among the parameters of an equation, opened."""
     for parameter in parameters:
         for item in parameter if isinstance(parameter, tuple) else (parameter,):
