@@ -8,7 +8,7 @@ import torch
 
 from fitroom.backends.live_card import card_in_this_machine
 from fitroom.backends.torch.lent_values import lent_values
-from fitroom.backends.torch.step import STEPS, TorchStep
+from fitroom.backends.torch.torch_step import Observer, TorchStep
 from fitroom.errors import BackendError
 from fitroom.estimating.cards import Card
 
@@ -35,9 +35,9 @@ def measured_peak_bytes(step: TorchStep, limit_bytes: int) -> int:
             with lent_values(step.model, variables, _DEVICE):
                 torch.nn.Module.train(step.model, step.training)
                 batch = result = None
-                for _ in range(STEPS):
+                for _ in range(step.least_runs):
                     torch.cuda.reset_peak_memory_stats()
-                    batch = step.batch(_DEVICE)
+                    batch = step.batch(_DEVICE, Observer())
                     result = step.function(batch)
                     torch.cuda.synchronize()
                 del batch, result

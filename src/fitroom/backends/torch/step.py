@@ -1,6 +1,6 @@
 """The real Keras step on PyTorch, run on fake tensors."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,44 +11,13 @@ from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
 from fitroom.backends.torch.fake_mode import DEVICE, FakeMode
-from fitroom.backends.torch.lent_values import lent_values, torch_dtype
+from fitroom.backends.torch.lent_values import lent_values
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import Recorder
-from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.step_log import StepLog
+from fitroom.backends.torch.torch_step import Observer, TorchStep, cut_step
 from fitroom.backends.torch.whereabouts import Whereabouts
 from fitroom.errors import ModelError
-
-STEPS = 3
-"""How many are run at least: gradients, metrics and logs of one are still held in the next; the last one is steady."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TorchStep:
-    """A step as Keras runs it on PyTorch: a function of one batch."""
-
-    model: Any
-    function: Callable[[Any], Any]
-    specs: tuple[Any, ...]
-    """The batch, as structures of TensorSpec: `(x, y)` for training, `(x,)` for predict."""
-
-    training: bool
-
-    @property
-    def state(self) -> list[StateVariable]:
-        """The variables that are on the device meanwhile."""
-        return state_of(self.model, training=self.training)
-
-    def batch(self, device: str, note: Callable[[Any], None] = lambda tensor: None) -> Any:
-        """A batch as `fit` and `predict` take it from arrays: copied to the device before the step."""
-
-        def copied(spec: Any) -> Any:
-            tensor = torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype), device=device)
-            note(tensor)
-            return tensor
-
-        # Not `keras.tree`, which leaves references behind.
-        return tuple(torch.utils._pytree.tree_map(copied, part) for part in self.specs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +30,19 @@ class RecordedSteps:
     """The moment at which the last of them begins."""
 
 
-def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
-    """The first steps of `fit`, given the first targets that its loss takes."""
+def training_steps(prepared: PreparedModel, platform: Platform, part_sizes: Sequence[int] = ()) -> RecordedSteps:
+    """The first steps of `fit`, given the first targets that its loss takes; in micro-batches of sizes given."""
     model = prepared.model
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
         step = TorchStep(model=model, function=model.train_step, specs=(prepared.x, y), training=True)
         try:
+            if len(part_sizes) > 1:
+                step = cut_step(model, step.specs, part_sizes)
+                step.check()
             return _recorded(step, platform)
+        except ModelError:
+            raise
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
     raise ModelError(
@@ -103,29 +77,40 @@ def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
         recorder = Recorder(whereabouts, platform.kernels)
         for each in state:
             recorder.born(each.variable._value, each.kind, each.layer)
+        observer = _RecordingObserver(recorder, owners)
         torch.nn.Module.train(model, step.training)
         with platform.functions(), whereabouts.followed(model), recorder, Collector() as collector:
             batch = result = None
-            while collector.steps_to_go(at_least=STEPS):
+            while collector.steps_to_go(at_least=step.least_runs):
                 whereabouts.begin_step()
                 last_step = len(recorder.log.moments)
                 # As in `fit` and `predict`, one batch is there until the next is, and so is what its step returned.
-                batch = step.batch(DEVICE, recorder.is_input)
+                batch = step.batch(DEVICE, observer)
                 result = step.function(batch)
-            for each in state:
-                _claim_gradient(recorder, each)
+            observer.gradients_are_ready([each.variable for each in state])
             recorder.is_open = False
             del batch, result
     return RecordedSteps(step=step, log=recorder.log, last_step=last_step)
 
 
-def _claim_gradient(recorder: Recorder, each: StateVariable) -> None:
-    """A weight's gradient belongs to the layer that owns the weight, whatever made it."""
-    gradient = each.variable._value.grad
-    number = recorder.number_of(gradient) if gradient is not None else None
-    if number is not None:
-        recorder.log.buffers[number].kind = "gradients"
-        recorder.log.buffers[number].layer = each.layer
+class _RecordingObserver(Observer):
+    def __init__(self, recorder: Recorder, owners: dict[int, str]) -> None:
+        self._recorder, self._owners = recorder, owners
+
+    def input_came(self, tensor: Any) -> None:
+        self._recorder.is_input(tensor)
+
+    def part_begins(self) -> None:
+        self._recorder.whereabouts.begin_step()
+
+    def gradients_are_ready(self, weights: Sequence[Any]) -> None:
+        """A weight's gradient belongs to the layer that owns the weight, whatever made it."""
+        for weight in weights:
+            gradient = weight._value.grad
+            number = self._recorder.number_of(gradient) if gradient is not None else None
+            if number is not None:
+                self._recorder.log.buffers[number].kind = "gradients"
+                self._recorder.log.buffers[number].layer = self._owners.get(id(weight._value))
 
 
 def _last_line(error: Exception) -> str:

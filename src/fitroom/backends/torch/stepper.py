@@ -1,7 +1,7 @@
 """Training steps on PyTorch: gradients add up where PyTorch keeps them, and a step that fails is taken back."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -23,9 +23,11 @@ class TorchStepper:
     no place at which an update could be made safe.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, put: Callable[[Batch], Batch] = on_device) -> None:
         self.model = model
         self.objective = Objective(model)
+        self._put = put
+        """Brings a batch, or a part of one, to the device."""
         self._rollback: Rollback | None = None
 
     @property
@@ -39,17 +41,23 @@ class TorchStepper:
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
-        rollback = self._prepared(batch)
-        parts = self._parts(batch, micro_batch, own="train_step")
+        self.prepare(batch)
+        return self.train_parts(self._parts(batch, micro_batch, own="train_step"))
+
+    def train_parts(self, parts: Sequence[Batch]) -> dict[str, Any]:
+        """One update from a batch that is cut already."""
+        rollback = self._prepared(parts[0])
         self._switch(training=True)
         with rollback.all_or_nothing() as before:
             if len(parts) > 1:
-                logs = self._train_cut(parts, rollback, before)
+                rollback.drop_gradients()
+                logs = self._summed(parts, before, training=True)
+                self._update()
             else:
-                logs = self.model.train_step(on_device(batch).data())
+                logs = dict(self.model.train_step(self._put(parts[0]).data()))
             if self._is_kerass("train_step"):  # one of the user's may want to find them at its next call
                 rollback.drop_gradients()
-        return dict(logs)
+        return logs
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
@@ -59,13 +67,13 @@ class TorchStepper:
         with rollback.all_or_nothing() as before, torch.no_grad():
             if len(parts) > 1:
                 return self._summed(parts, before, training=False)
-            return dict(self.model.test_step(on_device(batch).data()))
+            return dict(self.model.test_step(self._put(batch).data()))
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
         self._switch(training=False)
         with torch.no_grad():
-            outputs = self.model.predict_step(on_device(Batch(x=x)).data())
+            outputs = self.model.predict_step(self._put(Batch(x=x)).data())
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
     def ahead(self, batch: Batch) -> Batch:
@@ -99,22 +107,21 @@ class TorchStepper:
                     hint="leave `micro_batch` out, and choose a batch_size that fits whole",
                 )
             self.objective.try_losses(batch, self.predict)
-            self._switch(training=own == "train_step")
         return parts
 
     def _is_kerass(self, method: str) -> bool:
         return bool(getattr(type(self.model), method).__module__.startswith("keras."))
 
-    def _train_cut(self, parts: Sequence[Batch], rollback: Rollback, before: Snapshot) -> dict[str, Any]:
-        rollback.drop_gradients()
-        logs = self._summed(parts, before, training=True)
+    def _update(self) -> None:
         weights = self.model.trainable_weights
-        if weights:
-            with torch.no_grad():
-                self.model.optimizer.apply([weight._value.grad for weight in weights], weights)
-        else:
+        if not weights:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
-        return logs
+            return
+        with torch.no_grad():
+            self.model.optimizer.apply(self._gradients(weights), weights)
+
+    def _gradients(self, weights: Sequence[Any]) -> list[Any]:
+        return [weight._value.grad for weight in weights]
 
     def _summed(self, parts: Sequence[Batch], before: Snapshot, *, training: bool) -> dict[str, Any]:
         """Run the parts; the logs of the whole batch. In training, their gradients are added up in the weights."""
@@ -140,7 +147,7 @@ class TorchStepper:
         self, part: Batch, share: float, shares: Sequence[float], *, training: bool
     ) -> tuple[Any, list[Any], dict[str, Any]]:
         """One part. All that it holds on the device ends with this call, except for the gradients."""
-        model, there = self.model, on_device(part)
+        model, there = self.model, self._put(part)
         y_pred = self._call(there.x, training=training)
         total, values = self.objective.loss(there.y, y_pred, there.sample_weight, model.losses, shares, share)
         if training and model.trainable_weights:
@@ -153,7 +160,7 @@ class TorchStepper:
         return [self._divisors_of(part) for part in parts]
 
     def _divisors_of(self, part: Batch) -> list[float]:
-        there = on_device(part)
+        there = self._put(part)
         with torch.no_grad():
             divisors = self.objective.divisors(there.y, self._call(there.x, training=False), there.sample_weight)
         found: list[float] = divisors.tolist()

@@ -17,6 +17,7 @@ from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Buffer, Timeline
+from fitroom.train.batch import cut_sizes
 
 TYPICAL_ERROR = 0.0005
 """The median error of the held-out cases in benchmarks/results/predicted.jsonl."""
@@ -34,10 +35,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     check_nvidia(request.card, "PyTorch")
+    parts = cut_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
     with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
-        steps = training_steps(ready, platform) if request.training else predict_steps(ready, platform)
+        steps = training_steps(ready, platform, parts) if request.training else predict_steps(ready, platform)
         measured_bytes = measured_peak_bytes(steps.step, limit_bytes) if request.measure else None
     requests = steps.log.requests()
     unlimited = replay(requests)
