@@ -186,11 +186,13 @@ class Objective:
         return [served.loss for served in self.model._compile_loss._flat_losses]
 
     def _weights(self, part: Batch, index: int) -> Any:
+        from keras import ops
+
         weights = part.sample_weight
         if isinstance(weights, dict | list | tuple):
             for key in self.model._compile_loss._flat_losses[index].path:
                 weights = weights[key]
-        return np.asarray(weights)
+        return ops.convert_to_numpy(weights)  # a user's own loader may have put them on the card
 
     def _tried(self, few: Batch, predict: Callable[[Any], Any]) -> list[Kind]:
         if few.size < 2:
