@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--limit", help="the allocator's, for survive: 8GiB")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between checkpoints")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, help="updates in an epoch that is timed")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -142,6 +143,7 @@ def checkpoint(arguments: argparse.Namespace) -> dict[str, Any]:
 def memory(arguments: argparse.Namespace, training: str, way: str) -> dict[str, Any]:
     """The allocator's peak of one way of training, in steady state where the framework can tell it apart."""
     import fitroom
+    from fitroom.backends.choose import current_backend
 
     setting = Setting(arguments)
     model = setting.model(keras_accumulation=4 if (training, way) == ("accumulate", "keras") else None)
@@ -151,7 +153,7 @@ def memory(arguments: argparse.Namespace, training: str, way: str) -> dict[str, 
         batch_size = setting.micro_batch * (1 if way == "keras" else 4)
         options = {"recipe": fitroom.Recipe(micro_batch=setting.micro_batch)} if way == "fitroom" else {}
     train = model.fit if way == "keras" else lambda *a, **k: fitroom.fit(model, *a, **options, **k)
-    backend = fitroom.backends.choose.current_backend()
+    backend = current_backend()
     device = backend.devices()[0]
     train(setting.data(batch_size, 8), verbose=0)
     if backend.can_reset_peak:
@@ -197,7 +199,7 @@ class Setting:
         self.on_gpu = _on_gpu(arguments.backend)
         self.pixels = 299 if self.on_gpu else 64
         self.batch_size, self.micro_batch = (64, 32) if self.on_gpu else (32, 8)
-        self.steps = (5 if arguments.quick else 20) if self.on_gpu else (4 if arguments.quick else 12)
+        self.steps = arguments.steps or (4 if arguments.quick else 12)
 
     def limit(self) -> None:
         """Cap the allocator of this process; on JAX the parent has done it."""
@@ -297,9 +299,9 @@ class Setting:
 
     def peak_bytes(self) -> int | None:
         """The allocator's peak so far."""
-        import fitroom
+        from fitroom.backends.choose import current_backend
 
-        backend = fitroom.backends.choose.current_backend()
+        backend = current_backend()
         peak_bytes: int | None = backend.read_memory(backend.devices()[0]).peak_bytes
         return peak_bytes
 
