@@ -23,12 +23,13 @@ Kind = Literal["mean", "sum", "weighted", "counted"]
 """What a loss divides by: samples, nothing, sample weights, or what only a forward pass can count (masks)."""
 
 _SEPARABLE = {
-    "MeanSquaredError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredLogarithmicError", "Huber",
-    "LogCosh", "BinaryCrossentropy", "BinaryFocalCrossentropy", "CategoricalCrossentropy",
-    "CategoricalFocalCrossentropy", "SparseCategoricalCrossentropy", "Hinge", "SquaredHinge", "CategoricalHinge",
-    "KLDivergence", "Poisson", "CosineSimilarity", "CTC",
+    "mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error",
+    "huber", "log_cosh", "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
+    "categorical_focal_crossentropy", "sparse_categorical_crossentropy", "hinge", "squared_hinge", "categorical_hinge",
+    "kl_divergence", "poisson", "cosine_similarity", "ctc",
 }  # fmt: skip
-"""Of Keras's own losses those that are known to take each sample by itself; all others are tried out."""
+"""Of Keras's own losses those that are known to take each sample by itself; all others are tried out. By the names of
+their functions, which a class of Keras's wraps, as a loss that is given by its name is."""
 
 _TRIED_SAMPLES = 6
 _TOLERANCE = 1e-5
@@ -264,10 +265,10 @@ def may_mask(model: Any) -> bool:
 def _kind_of(loss: Any, *, may_mask: bool) -> Kind | None:
     """What is known of a loss without trying it."""
     function = getattr(loss, "fn", None)
-    is_kerass = type(loss).__module__.startswith("keras.")
-    if function is not None and type(loss).__name__ == "LossFunctionWrapper":
+    are_kerass = all(getattr(each, "__module__", "").startswith("keras.") for each in (type(loss), function))
+    if not are_kerass or getattr(function, "__name__", "") not in _SEPARABLE:
         return None
-    if not is_kerass or type(loss).__name__ not in _SEPARABLE:
+    if getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1:  # along the samples, it may be
         return None
     if loss.reduction == "sum":
         return "sum"
