@@ -18,19 +18,22 @@ def variables_of(model: Any) -> Groups:
 
     To be looked up once: Keras walks over all layers for them.
     """
-    groups = (
+    return (
         model.trainable_variables,
         model.non_trainable_variables,
         model.optimizer.variables,
         model.metrics_variables,
     )
-    gone = [variable.path for group in groups for variable in group if variable._value is None]
+
+
+def check_has_values(model: Any) -> None:
+    """Raise ModelError where variables have no values."""
+    gone = [variable.path for variable in model.variables if variable._value is None]
     if gone:
         raise ModelError(
             f"{len(gone)} variables of {model.name!r} have no values, {gone[0]!r} among them.",
             hint="a `model.fit` that died takes them along on JAX: build the model anew and load its weights",
         )
-    return groups
 
 
 def read(groups: Groups) -> tuple[list[Any], ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs
-from fitroom.backends.jax.state import Groups, is_lost, read, variables_of, write
+from fitroom.backends.jax.state import Groups, check_has_values, is_lost, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import StateLostError
@@ -39,6 +39,7 @@ class JaxStepper:
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if not self._variables:
+            check_has_values(self.model)
             self.model._symbolic_build(data_batch=batch.data())  # no public name
             if self._jit is None:
                 self._jit = self.model.jit_compile and not self.model.run_eagerly
