@@ -177,12 +177,25 @@ class TwoOptimizers(keras.Model):
         return {"loss": loss.detach()}
 
 
-def test_a_step_with_two_optimizers_is_taken_back_whole():
-    def make():
-        model = dense(kind=TwoOptimizers)
-        model.first_optimizer = keras.optimizers.Adam(0.01)
-        return model
+def with_two_optimizers(**arguments):
+    model = dense(kind=TwoOptimizers, **arguments)
+    model.first_optimizer = keras.optimizers.Adam(0.01)
+    return model
 
+
+def test_out_of_memory_in_the_second_of_two_updates_takes_both_back():
+    model = with_two_optimizers(optimizer=FullOnce(0.1))
+    model.optimizer.fails_left = 1
+    stepper = TorchStepper(model)
+    before = state_of(model)
+    with pytest.raises(torch.OutOfMemoryError):
+        stepper.train(dense_batch(FIRST), FIRST)
+    assert_identical({name: state_of(model)[name] for name in before}, before)
+    assert int(model.first_optimizer.iterations) == 0
+
+
+def test_a_step_with_two_optimizers_is_taken_back_whole():
+    make = with_two_optimizers
     batch, model, twin = dense_batch(FIRST), make(), make()
     stepper = TorchStepper(model)
     model.armed = True

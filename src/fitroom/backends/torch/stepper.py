@@ -8,9 +8,8 @@ import keras
 import torch
 
 from fitroom.backends.keras_objective import Objective
-from fitroom.backends.torch.moved import Moved
+from fitroom.backends.torch.parts import Parts
 from fitroom.backends.torch.rollback import Rollback
-from fitroom.backends.torch.snapshot import Snapshot
 from fitroom.backends.torch.transfer import on_device, pinned
 from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
@@ -28,6 +27,7 @@ class TorchStepper:
         self.objective = Objective(model)
         self._put = put
         """Brings a batch, or a part of one, to the device."""
+        self._cut = Parts(model, self.objective, put)
         self._rollback: Rollback | None = None
 
     @property
@@ -51,7 +51,7 @@ class TorchStepper:
         with rollback.all_or_nothing() as before:
             if len(parts) > 1:
                 rollback.drop_gradients()
-                logs = self._summed(parts, before, training=True)
+                logs = self._cut.run(parts, before, training=True)
                 self._update()
             else:
                 logs = dict(self.model.train_step(self._put(parts[0]).data()))
@@ -66,7 +66,7 @@ class TorchStepper:
         self._switch(training=False)
         with rollback.all_or_nothing() as before, torch.no_grad():
             if len(parts) > 1:
-                return self._summed(parts, before, training=False)
+                return self._cut.run(parts, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
 
     def predict(self, x: Any) -> Any:
@@ -122,49 +122,3 @@ class TorchStepper:
 
     def _gradients(self, weights: Sequence[Any]) -> list[Any]:
         return [weight._value.grad for weight in weights]
-
-    def _summed(self, parts: Sequence[Batch], before: Snapshot, *, training: bool) -> dict[str, Any]:
-        """Run the parts; the logs of the whole batch. In training, their gradients are added up in the weights."""
-        num_samples = sum(part.size for part in parts)
-        shares = self.objective.shares(parts, self._divisors(parts) if self.objective.counts else None)
-        moved = Moved(before)
-        total: Any = 0.0
-        values: list[Any] = []
-        logs: dict[str, Any] = {}
-        for part, row in zip(parts, shares, strict=True):
-            moved.begin_part()
-            share = part.size / num_samples
-            added, of_losses, logs = self._run(part, share, [float(each) for each in row], training=training)
-            moved.end_part(share)
-            total = total + added
-            values = [sum(pair) for pair in zip(values, of_losses, strict=True)] if values else of_losses
-        moved.finish()
-        self.objective.track(total, values, num_samples)
-        new = self.model.get_metrics_result()
-        return {name: new.get(name, value) for name, value in logs.items()}
-
-    def _run(
-        self, part: Batch, share: float, shares: Sequence[float], *, training: bool
-    ) -> tuple[Any, list[Any], dict[str, Any]]:
-        """One part. All that it holds on the device ends with this call, except for the gradients."""
-        model, there = self.model, self._put(part)
-        y_pred = self._call(there.x, training=training)
-        total, values = self.objective.loss(there.y, y_pred, there.sample_weight, model.losses, shares, share)
-        if training and model.trainable_weights:
-            model.optimizer.scale_loss(total).backward()
-        logs = model.compute_metrics(there.x, there.y, y_pred, there.sample_weight)
-        return total.detach(), [value.detach() for value in values], logs
-
-    def _divisors(self, parts: Sequence[Batch]) -> list[list[float]]:
-        """What the losses divide each part by, found in a forward pass of its own."""
-        return [self._divisors_of(part) for part in parts]
-
-    def _divisors_of(self, part: Batch) -> list[float]:
-        there = self._put(part)
-        with torch.no_grad():
-            divisors = self.objective.divisors(there.y, self._call(there.x, training=False), there.sample_weight)
-        found: list[float] = divisors.tolist()
-        return found
-
-    def _call(self, x: Any, *, training: bool) -> Any:
-        return self.model(x, training=training) if self.model._call_has_training_arg else self.model(x)

@@ -64,7 +64,7 @@ class Updates:
             try:
                 return apply(grads, trainable_variables)
             except Exception as error:
-                if not is_out_of_memory(error):
+                if not is_out_of_memory(error) or len(self._copies) > 1:  # another update would be taken back too
                     raise
             # Here the error is gone, and what its frames held. The room of the copies may be all that was missing.
             self.take_back()
