@@ -48,8 +48,8 @@ class Stepper(Protocol):
     """Carries out the steps of one compiled model, each all of it or nothing.
 
     What a step raises, out of memory or anything else, it raises with the model as it was before the step: weights,
-    optimizer, statistics, random generators, metrics. When it returns, the work is done on the device too, and the
-    model's variables hold the new values.
+    optimizer, statistics, random generators, metrics. When it returns, the model's variables hold the new values; a
+    framework that works ahead may still be computing them, but has looked whether there is room.
     """
 
     @property

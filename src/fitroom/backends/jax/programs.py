@@ -10,13 +10,16 @@ from fitroom.backends.jax.room import check_room
 from fitroom.backends.jax.traced.program import jaxprs_in
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Program:
     """A step compiled ahead of time."""
 
     compiled: Any
     needed_bytes: int | None
     """What it takes beside its arguments, or None where the compiler does not tell."""
+
+    is_proven: bool = False
+    """Whether it ran to its end before."""
 
     def __call__(self, state: Any, data: Any) -> Any:
         """Run it, if there is room."""

@@ -11,6 +11,12 @@ from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
 
 
+def has_room(needed_bytes: int | None) -> bool:
+    """Whether the device that JAX trains on has as much free now."""
+    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats() or {})
+    return not needed_bytes or free_bytes is None or needed_bytes <= free_bytes
+
+
 def check_room(needed_bytes: int | None) -> None:
     """Raise NoRoomError where the device that JAX trains on has less free than is needed."""
     if not needed_bytes:

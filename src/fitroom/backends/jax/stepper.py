@@ -10,6 +10,7 @@ import numpy as np
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs
+from fitroom.backends.jax.room import has_room
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.undisturbed import undisturbed
@@ -29,6 +30,8 @@ class JaxStepper:
         self._jit = jit
         self._variables: Groups = ()
         self._programs = Programs()
+        self._under_way: Any = None
+        """Results of the last step, where nobody has waited for them yet."""
         self._cuts: dict[tuple[str, int, int], CutStep] = {}
 
     @property
@@ -86,6 +89,7 @@ class JaxStepper:
 
     def forget(self) -> None:
         """Drop compiled programs. Gradients live within them only."""
+        self._settle()
         self._programs.forget()
         self._cuts.clear()
 
@@ -111,19 +115,32 @@ class JaxStepper:
                 return dict(logs)
             program = self._programs.get(name, step, state, data, donated=donated)
         with undisturbed():
+            # What ran once runs again: the host prepares the next step while it does. There is a look at the room
+            # first, and where a step under way takes it, another look when that is done.
+            ahead = program.is_proven and donated and jax.default_backend() != "cpu"
+            if not (ahead and has_room(program.needed_bytes)):
+                self._settle()
             try:
                 logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
-                jax.block_until_ready((logs, [group[:1] for group in new_state]))
+                results = (logs, [group[:1] for group in new_state])
+                if not ahead:
+                    jax.block_until_ready(results)
             except Exception as error:
                 if is_lost(state):
-                    raise StateLostError(
-                        f"The step failed on the device when it had given up the model's variables: {error}",
-                        hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
-                    ) from error
+                    raise _lost(error) from error
                 raise
+            program.is_proven = True
             write(variables, new_state)
+            if ahead:
+                before, self._under_way = self._under_way, results
+                _wait_for(before)
         return dict(logs)
+
+    def _settle(self) -> None:
+        """Wait for the step under way."""
+        before, self._under_way = self._under_way, None
+        _wait_for(before)
 
     @contextlib.contextmanager
     def _tidied(self) -> Iterator[None]:
@@ -134,6 +151,20 @@ class JaxStepper:
             # The losses of the broken trace, which would stand for the model's from now on.
             self.model._losses_override = []
             raise
+
+
+def _wait_for(results: Any) -> None:
+    try:
+        jax.block_until_ready(results)
+    except Exception as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> StateLostError:
+    return StateLostError(
+        f"The step failed on the device when it had given up the model's variables: {error}",
+        hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
+    )
 
 
 def _on_device(batch: Batch) -> Batch:
