@@ -8,7 +8,7 @@ import jax
 import keras
 import numpy as np
 
-from fitroom.backends.jax.scope import MICRO_BATCH
+from fitroom.backends.jax.scope import MICRO_BATCH, PARTS
 
 DoPart = Callable[[Any, Any, Any], tuple[Any, Any]]
 """`do(carry, part, row)`: the next carry, and what is stacked over the parts. `part` is a `Part`."""
@@ -20,8 +20,14 @@ class Part:
     def __init__(self, data: Any, start: Any, size: int) -> None:
         self.size = size
         with jax.named_scope(MICRO_BATCH):
-            taken = jax.tree.map(lambda array: jax.lax.dynamic_slice_in_dim(array, start, size), data)
+            taken = jax.tree.map(lambda array: _taken(array, start, size), data)
         self.x, self.y, self.sample_weight = keras.utils.unpack_x_y_sample_weight(taken)
+
+
+def _taken(array: Any, start: Any, size: int) -> Any:
+    # In rows, for which there is one layout: XLA would turn the whole batch into another one that its kernels like.
+    rows = jax.lax.dynamic_slice_in_dim(array.reshape(array.shape[0], -1), start, size)
+    return rows.reshape(size, *array.shape[1:])
 
 
 def over_parts(do: DoPart, carry: Any, data: Any, sizes: Sequence[int], rows: Any, *, looped: bool) -> tuple[Any, Any]:
@@ -36,7 +42,8 @@ def over_parts(do: DoPart, carry: Any, data: Any, sizes: Sequence[int], rows: An
         of_parts = rows[first : first + count]
         first, start = first + count, start + size * count
         if looped:
-            carry, found = jax.lax.scan(_round(do, data, size), carry, (starts, of_parts))
+            with jax.named_scope(PARTS):
+                carry, found = jax.lax.scan(_round(do, data, size), carry, (starts, of_parts))
             stacked.append(found)
             continue
         for at in zip(starts, of_parts, strict=True):

@@ -15,6 +15,9 @@ ACCUMULATION = "accumulated_gradients"
 MICRO_BATCH = "micro_batch"
 """The scope in which it takes a part out of the batch."""
 
+PARTS = "parts_of_batch"
+"""The scope around its loops."""
+
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 
 
@@ -51,9 +54,9 @@ def phase_in(scope: str, *, training: bool) -> Phase | None:
         return None
     if not training:
         return "forward"
-    if is_backward(scope) or f"/{ACCUMULATION}/" in scope:
+    if is_backward(scope) or ACCUMULATION in scope.split("/"):
         return "backward"
-    return "forward" if "jvp(" in scope or f"/{MICRO_BATCH}/" in scope else "update"
+    return "forward" if "jvp(" in scope or MICRO_BATCH in scope.split("/") else "update"
 
 
 def is_backward(scope: str) -> bool:

@@ -105,6 +105,7 @@ class _Fuser:
 
     def _values_kept(self) -> Iterable[int]:
         yield from (value for value in self.program.results if value is not None)
+        yield from self.program.carried
         random: set[int] = set()
         for operation in self.program.operations:
             name = operation.name

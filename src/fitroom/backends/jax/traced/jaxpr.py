@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fitroom.backends.jax.scope import layer_in, phase_in
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.jax.traced.fusion import Kernel, Kernels, fused_kernels, unfused_kernels
+from fitroom.backends.jax.traced.primitives import LOOP_CARRY
 from fitroom.backends.jax.traced.program import Program, program_of
 from fitroom.backends.jax.traced.schedule import held_lifetimes, lifetimes, thrifty_order
 from fitroom.backends.xla.argument import Argument
@@ -81,10 +82,12 @@ class _View:
             layer, phase = moments[number].layer, moments[number].phase
             of_weights = kernel.reads and kernel.reads <= weights
             kind: Kind = "weights" if of_weights and phase == "forward" else KIND_OF_PHASE[phase]
+            # In whatever order its parts run, what a loop carries is there before it.
+            first = 0 if kernel.operation.name == LOOP_CARRY else number
             for value in kernel.writes:
                 if value not in self.in_place:
                     size_bytes, last = aligned(found.sizes_bytes[value]), end if value in results else lived[value][1]
-                    buffers.append(Buffer(size_bytes=size_bytes, kind=kind, layer=layer, first=number, last=last))
+                    buffers.append(Buffer(size_bytes=size_bytes, kind=kind, layer=layer, first=first, last=last))
             if kernel.operation.bodies:
                 size_bytes = max(map(_round_bytes, kernel.operation.bodies))
                 buffers.append(Buffer(size_bytes=size_bytes, kind="workspace", layer=layer, first=number, last=number))

@@ -2,6 +2,9 @@
 
 LOOPS = frozenset({"scan", "while", "cond"})
 
+LOOP_CARRY = "loop_carry"
+"""No primitive of JAX's: what a loop carries is there from here on."""
+
 CALLS = frozenset(
     {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
     | {"remat", "remat2", "checkpoint"}
@@ -12,7 +15,7 @@ LIBRARY = (
     LOOPS
     | {"conv_general_dilated", "dot_general", "ragged_dot", "sort", "top_k", "approx_top_k", "fft"}
     | {"cholesky", "triangular_solve", "eigh", "eig", "svd", "lu", "qr", "householder_product"}
-    | {"custom_call", "ffi_call", "pallas_call"}
+    | {"custom_call", "ffi_call", "pallas_call", LOOP_CARRY}
 )
 """Carried out by a library or a loop: they read memory and write memory."""
 

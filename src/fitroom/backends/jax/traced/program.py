@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.jax.traced.primitives import CALLS, LOOPS
+from fitroom.backends.jax.scope import PARTS
+from fitroom.backends.jax.traced.primitives import CALLS, LOOP_CARRY, LOOPS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,9 @@ class Program:
     sizes_bytes: tuple[int, ...]
     """The size of each value."""
 
+    carried: frozenset[int] = frozenset()
+    """What a loop that is followed through one round hands to the next: it is in memory."""
+
 
 def program_of(jaxpr: Any, *, merged: bool) -> Program:
     """The flat program of a closed or open jaxpr.
@@ -64,6 +68,7 @@ class _Flattener:
         self._seen: dict[tuple[Any, ...], list[int]] = {}
         self._sizes_bytes: list[int] = []
         self._operations: list[Operation] = []
+        self._carried: set[int] = set()
 
     def flatten(self, jaxpr: Any) -> Program:
         arguments = [self._new(variable) for variable in jaxpr.invars]
@@ -78,6 +83,7 @@ class _Flattener:
             constants=tuple(value for value in constants if value in used),
             results=tuple(results),
             sizes_bytes=tuple(self._sizes_bytes),
+            carried=frozenset(self._carried),
         )
 
     def _new(self, variable: Any) -> int:
@@ -101,6 +107,9 @@ class _Flattener:
                 results = self._inline(bodies[0], inner, around)
                 known |= dict(zip(equation.outvars, results, strict=True))
                 continue
+            if _is_over_parts(equation):
+                known |= dict(zip(equation.outvars, self._one_round(equation, bodies[0], inputs, around), strict=True))
+                continue
             signature = _signature(equation, inputs) if self._merged and name not in LOOPS else ()
             if signature in self._seen:
                 known |= dict(zip(equation.outvars, self._seen[signature], strict=True))
@@ -121,6 +130,40 @@ class _Flattener:
                 )
             )
         return [value_of(atom) for atom in jaxpr.outvars]
+
+    def _one_round(self, loop: Any, body: Any, inputs: Sequence[int | None], scope: str) -> list[int | None]:
+        """Follow a loop through its body once, with what it carries in memory before and after."""
+        num_consts, num_carry = loop.params["num_consts"], loop.params["num_carry"]
+        carried = slice(num_consts, num_consts + num_carry)
+        given: list[int | None] = [self._new(variable) for variable in body.invars]
+        given[:num_consts] = inputs[:num_consts]
+        given[carried] = [
+            self._begun(value, variable) for value, variable in zip(inputs[carried], body.invars[carried], strict=True)
+        ]
+        inner = dict(zip(body.invars, given, strict=True))
+        inner |= {variable: self._new(variable) for variable in body.constvars}
+        results = self._inline(body, inner, scope)
+        self._carried.update(value for value in results if value is not None)
+        return results
+
+    def _begun(self, value: int | None, variable: Any) -> int:
+        """What a loop begins with, written to memory, unless an earlier loop did so."""
+        if value is not None and value in self._carried:
+            return value
+        maker = next((operation for operation in self._operations if value in operation.outputs), None)
+        carried = self._new(variable)
+        scope = maker.scope if maker else LOOP_CARRY
+        size_bytes = _itemsize_bytes(variable.aval)
+        self._operations.append(
+            Operation(name=LOOP_CARRY, scope=scope, inputs=(), outputs=(carried,), itemsize_bytes=size_bytes)
+        )
+        return carried
+
+
+def _is_over_parts(equation: Any) -> bool:
+    """Whether it is the loop of a step in micro-batches, which stacks nothing but only carries."""
+    named = str(equation.source_info.name_stack).rpartition("/")[2] == PARTS
+    return named and equation.primitive.name == "scan" and equation.params["num_carry"] == len(equation.outvars)
 
 
 def _signature(equation: Any, inputs: Sequence[int | None]) -> tuple[Any, ...]:
