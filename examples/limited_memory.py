@@ -1,9 +1,9 @@
-"""Train a small CNN one step in TensorFlow's CPU allocator, limited as a graphics card's is.
+"""Train a small CNN a few batches in TensorFlow's CPU allocator, limited as a graphics card's is.
 
     TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=400 python examples/limited_memory.py
 
-The allocator is the one TensorFlow uses on a GPU. When the step does not fit, the error is the real one.
-Exit code 3: out of memory.
+The allocator is the one TensorFlow uses on a GPU. When a step does not fit, the error is the real one, and
+`fitroom run examples/limited_memory.py` trains all the same. Exit code 3: out of memory.
 """
 
 import os
@@ -23,20 +23,22 @@ IMAGE_SIZE = 96
 
 
 def main() -> None:
-    """Train one step; say what it took, or how it died."""
+    """Train; say what it took, or how it died."""
     backend = current_backend()
     device = backend.devices()[0]
     limit = format_bytes(backend.read_memory(device).limit_bytes)
-    pictures = np.zeros((BATCH_SIZE, IMAGE_SIZE, IMAGE_SIZE, 3), "float32")
+    pictures = np.zeros((5 * BATCH_SIZE // 2, IMAGE_SIZE, IMAGE_SIZE, 3), "float32")
+    model = small_cnn()
     try:
-        small_cnn().fit(pictures, np.zeros(BATCH_SIZE, "int32"), batch_size=BATCH_SIZE, verbose=0)
+        model.fit(pictures, np.zeros(len(pictures), "int32"), batch_size=BATCH_SIZE, verbose=0)
     except Exception as error:
         if not backend.is_out_of_memory(error):
             raise
         cause = next((line for line in str(error).splitlines() if "OOM" in line), str(error))
         print(f"limit {limit}: died of {type(error).__name__}: {cause.strip()}")
         sys.exit(3)
-    print(f"limit {limit}: runs, peak {format_bytes(backend.read_memory(device).peak_bytes)}")
+    peak = format_bytes(backend.read_memory(device).peak_bytes)
+    print(f"limit {limit}: runs, {int(model.optimizer.iterations)} updates of up to {BATCH_SIZE} pictures, peak {peak}")
 
 
 def small_cnn() -> keras.Model:

@@ -38,14 +38,21 @@ def test_the_public_names_are_these():
         "CompilerError",
         "Estimate",
         "FitroomError",
+        "HostMemoryError",
         "InputError",
         "MissingExtraError",
         "ModelError",
+        "OutOfMemoryError",
         "Recipe",
+        "RunInterrupted",
+        "StateLostError",
+        "Step",
         "Timeline",
         "UnknownNameError",
         "estimate",
         "find_card",
+        "fit",
+        "protect",
     }
 
 

@@ -4,10 +4,13 @@ from fitroom.budget import Budget as Budget
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
 from fitroom.errors import FitroomError as FitroomError
+from fitroom.errors import HostMemoryError as HostMemoryError
 from fitroom.errors import InputError as InputError
 from fitroom.errors import MissingExtraError as MissingExtraError
 from fitroom.errors import ModelError as ModelError
 from fitroom.errors import OutOfMemoryError as OutOfMemoryError
+from fitroom.errors import RunInterrupted as RunInterrupted
+from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.cards import Card as Card
 from fitroom.estimating.cards import find_card as find_card
