@@ -45,6 +45,12 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
 @click.option("--precision", metavar="POLICY", help="A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @click.option("--optimizer", metavar="NAME", help="Any of keras.optimizers.  [default: the model's own, else adam]")
 @click.option(
+    "--micro-batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The step of fitroom.fit that has at most N samples on the card at once.",
+)
+@click.option(
     "--accumulate",
     type=click.IntRange(min=1),
     metavar="N",
