@@ -4,10 +4,12 @@ import pytest
 
 from test_backend_contract import needs, run_checks
 
-CHECKS = ["step_checks.py", "transaction_checks.py"]
+# Most of the time on JAX goes to compiling: the programs need not be fast.
+ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
-def test_a_step_in_micro_batches_is_that_of_the_whole_batch(backend, tmp_path):
+@pytest.mark.parametrize("checks", ["step_checks.py", "transaction_checks.py"])
+def test_a_step_in_micro_batches_is_that_of_the_whole_batch_and_all_or_nothing(checks, backend, tmp_path):
     needs(backend)
-    run_checks(CHECKS, backend=backend, keras_home=tmp_path, JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="")
+    run_checks([checks], backend=backend, keras_home=tmp_path, **ON_THE_CPU)
