@@ -122,9 +122,15 @@ def cap(arguments: argparse.Namespace) -> None:
     """Train under a limit of the predicted `required_bytes`: does it run? With `--search`: how much less would do?"""
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = SMALLEST if arguments.search else CAPPED
-    done = {found["name"] for found in (*read_lines(RESULTS / file), *read_lines(arguments.out / file))}
     predicted = [*read_lines(RESULTS / PREDICTED), *(read_lines(RESULTS / SMALLEST_LIMITS) if arguments.search else [])]
     required_bytes = {found["name"]: found["required_bytes"] for found in predicted}
+    results = (*read_lines(RESULTS / file), *read_lines(arguments.out / file))
+    # What failed is tried again once more is said to be required.
+    done = {
+        found["name"]
+        for found in results
+        if found.get("runs", True) or found["limit_bytes"] >= required_bytes.get(found["name"], 0)
+    }
     todo = [case for case in chosen(arguments) if case.name in required_bytes and case.name not in done]
 
     def work(case: Case) -> dict[str, Any]:

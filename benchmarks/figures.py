@@ -90,8 +90,8 @@ def percentile_95(ordered: Sequence[float]) -> float:
 
 
 def capped() -> list[dict[str, Any]]:
-    """Runs under a limit of the predicted `required_bytes`."""
-    return read_lines(RESULTS / CAPPED)
+    """The last run of each case under a limit of the predicted `required_bytes`."""
+    return list({run["name"]: run for run in read_lines(RESULTS / CAPPED)}.values())
 
 
 def smallest_caps() -> list[dict[str, Any]]:

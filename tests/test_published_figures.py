@@ -69,32 +69,33 @@ def required_today() -> dict[str, int]:
     return {each.case.name: each.predicted["required_bytes"] for each in compared()}
 
 
-def test_every_case_that_was_capped_at_what_it_requires_ran_but_for_jitted_tensorflow():
-    runs = [run for run in capped() if not run["name"].startswith("tensorflow-jit")]
-    assert [run["name"] for run in runs if not run["runs"]] == []
-    assert len(runs) >= 50
-
-
-def test_what_failed_under_a_cap_is_said_to_require_a_good_deal_more_today():
+def test_every_case_that_was_capped_at_what_it_requires_today_ran():
     required = required_today()
-    failed = {run["name"]: run["limit_bytes"] for run in capped() if not run["runs"] and run["name"] in required}
-    assert all(required[name] > 1.1 * limit_bytes for name, limit_bytes in failed.items())
+    runs = [run for run in capped() if run["limit_bytes"] > 0.98 * required[run["name"]]]
+    assert [run["name"] for run in runs if not run["runs"]] == []
+    assert len(runs) >= 30
+
+
+def test_what_failed_under_a_cap_is_said_to_require_more_today():
+    required = required_today()
+    failed = {run["name"]: run["limit_bytes"] for run in capped() if not run["runs"]}
+    assert all(required[name] > 1.02 * limit_bytes for name, limit_bytes in failed.items())
 
 
 def test_what_ran_under_a_cap_is_not_said_to_require_less_today():
     """Save for the little that the figures have moved since."""
     required = required_today()
     moved = {run["name"]: required[run["name"]] / run["limit_bytes"] for run in capped() if run["name"] in required}
-    assert {name: ratio for name, ratio in moved.items() if ratio < 0.97} == {}
+    assert {name: ratio for name, ratio in moved.items() if ratio < 0.96} == {}
 
 
-def test_the_smallest_caps_were_searched_for_on_every_backend():
+def test_the_smallest_caps_were_searched_for_where_no_compiler_recomputes():
     found = smallest_caps()
-    assert len(found) >= 12
-    assert {each["name"].partition("-")[0] for each in found} == {"jax", "torch", "tensorflow"}
+    assert len(found) >= 9
+    assert {each["name"].partition("-")[0] for each in found} == {"torch", "tensorflow"}
 
 
-@pytest.mark.parametrize("column", ["jax", "torch"])
+@pytest.mark.parametrize("column", ["jax", "torch", "tensorflow-graph"])
 def test_at_most_two_ready_made_models_are_refused(column):
     models = json.loads((RESULTS / f"applications_{column}.json").read_text())
     assert len(models) >= 38
