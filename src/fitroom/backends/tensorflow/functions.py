@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from fitroom.backends.keras_objective import Objective
-from fitroom.backends.keras_state import forward_state
+from fitroom.backends.tensorflow.moves import Moves
 
 
 class StepFunctions:
@@ -42,15 +42,15 @@ class StepFunctions:
         """The sums over no part at all."""
         return {
             "gradients": [tf.zeros(each.shape, each.dtype) for each in self.model.trainable_weights],
-            "moves": [tf.zeros(each.shape, each.dtype) for each in self._moved],
+            "moves": Moves(self.model).none(),
             "losses": tf.zeros((1 + self.objective.num_losses,)),
         }
 
     def part(self, data: Any, shares: Any, sample_share: Any, sums: dict[str, Any]) -> dict[str, Any]:
         """One part of a batch: the sums with it added. Statistics are moved in the sums alone."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        model, moved = self.model, self._moved
-        starts = [tf.identity(each.value) for each in moved]
+        model, moves = self.model, Moves(self.model)
+        starts = moves.starts()
         with tf.GradientTape() as tape:
             y_pred = self._call(x, training=True)
             loss, values = self.objective.loss(y, y_pred, sample_weight, model.losses, shares, sample_share)
@@ -58,14 +58,9 @@ class StepFunctions:
         gradients = tape.gradient(scaled, model.trainable_weights)
         self._is_unused = [gradient is None for gradient in gradients]
         model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-        moves = []
-        for variable, start, sofar in zip(moved, starts, sums["moves"], strict=True):
-            outcome = tf.identity(variable.value)
-            moves.append(_moved_on(sofar, start, outcome, sample_share))
-            variable.assign(start)
         return {
             "gradients": list(map(_added, sums["gradients"], gradients, model.trainable_weights)),
-            "moves": moves,
+            "moves": moves.undone(starts, sums["moves"], sample_share),
             "losses": sums["losses"] + tf.stack([loss, *values]),
         }
 
@@ -73,8 +68,7 @@ class StepFunctions:
         """The update of a batch in parts, and the logs."""
         unused = self._is_unused
         self.update([None if skip else each for each, skip in zip(sums["gradients"], unused, strict=True)])
-        for variable, move in zip(self._moved, sums["moves"], strict=True):
-            variable.assign(_arrived(variable.value, move))
+        Moves(self.model).apply(sums["moves"])
         return self.report(sums["losses"], num_samples)
 
     def test_part(self, data: Any, shares: Any, sample_share: Any, losses: Any) -> Any:
@@ -95,10 +89,6 @@ class StepFunctions:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         return self.objective.divisors(y, self._call(x, training=False), sample_weight)
 
-    @property
-    def _moved(self) -> tuple[Any, ...]:
-        return forward_state(self.model).moved
-
     def _call(self, x: Any, *, training: bool) -> Any:
         return self.model(x, training=training) if self.model._call_has_training_arg else self.model(x)
 
@@ -110,14 +100,3 @@ def _added(total: Any, gradient: Any, weight: Any) -> Any:
     gradient = tf.convert_to_tensor(gradient)
     # What comes in place of a gradient (scales of 8-bit numbers) is no sum.
     return gradient if getattr(weight, "overwrite_with_gradient", False) else total + gradient
-
-
-def _moved_on(moves: Any, start: Any, outcome: Any, sample_share: Any) -> Any:
-    """How far a statistic has been moved: not by a bit, where its layer leaves it alone."""
-    if not outcome.dtype.is_floating:
-        return outcome
-    return moves + (outcome - start) * tf.cast(sample_share, outcome.dtype)
-
-
-def _arrived(start: Any, moves: Any) -> Any:
-    return start + moves if moves.dtype.is_floating else moves

@@ -16,6 +16,7 @@ class Program:
         self, function: Callable[..., Any], all_variables: Callable[[], Iterable[Any]], *, jit: bool, eager: bool
     ) -> None:
         """`all_variables` are the Keras variables to go by where there is no graph to look into."""
+        self.is_jitted = jit and not eager
         self._run = function
         if not eager:
             self._run = tf.function(function, autograph=False, reduce_retracing=True, jit_compile=jit)

@@ -14,6 +14,9 @@ from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.transaction import Transaction
 from fitroom.train.batch import Batch
 
+SMALL_BYTES = 16 * 2**20
+"""As much may lie twice on the device during a step: Keras's own, in which old weights are held beside activations."""
+
 
 class TensorFlowStepper:
     """Steps of one compiled model.
@@ -29,6 +32,7 @@ class TensorFlowStepper:
         self._jit = jit
         self._programs: dict[tuple[str, bool], Program] = {}
         self._is_prepared = False
+        self._keeps_step = True
         self._updates_in_place = False
 
     @property
@@ -44,6 +48,7 @@ class TensorFlowStepper:
             self.model._symbolic_build(data_batch=batch.data())  # no public name
         else:
             self._program("train_step").changed(as_tensors(batch).data())
+        self._keeps_step = not self._is_kerass("train_step") or self._changed_bytes() <= SMALL_BYTES
         self._is_prepared = True
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -53,7 +58,7 @@ class TensorFlowStepper:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
             data = as_tensors(batch).data()
-            if not self._is_kerass("train_step"):
+            if self._keeps_step:
                 return dict(transaction.run(self._program("train_step"), data))
             gradients, logs = transaction.run(self._program("gradients"), data)
             self._update(transaction, "update", gradients)
@@ -90,7 +95,7 @@ class TensorFlowStepper:
         self._updates_in_place = False
 
     def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
-        sums = transaction.run(self._program("nothing_yet"))
+        sums = transaction.run(self._program("nothing_yet", may_jit=False))
         for data, *shares in self._shared(transaction, parts):
             sums = transaction.run(self._program("part"), data, *shares, sums)
         num_samples = np.int32(sum(part.size for part in parts))
@@ -136,6 +141,10 @@ class TensorFlowStepper:
 
     def _all_variables(self) -> list[Any]:
         return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
+
+    def _changed_bytes(self) -> int:
+        changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
+        return sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
 
     def _is_kerass(self, method: str) -> bool:
         return bool(getattr(type(self.model), method).__module__.startswith("keras."))

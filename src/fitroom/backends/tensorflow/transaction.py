@@ -36,7 +36,9 @@ class Transaction:
     def run(self, program: Program, *arguments: Any) -> Any:
         """Run a program. What it changed is put back where it fails itself, and where a later one does."""
         variables = program.changed(*arguments)
-        held = {id(each): (each, value) for each, value in zip(variables, program.read(), strict=True)}
+        held: _Values = {}
+        if program.is_jitted or any(id(each) not in self._before for each in variables):
+            held = {id(each): (each, value) for each, value in zip(variables, program.read(), strict=True)}
         return self._run(program, held, arguments)
 
     def run_in_place(self, program: Program, *arguments: Any) -> Any:

@@ -1,0 +1,169 @@
+"""Steps on TensorFlow that really run out of memory, on its CPU allocator with a limit. Run by test_tensorflow_step.py.
+
+Nothing is planted here. TensorFlow waits ten seconds for memory before it gives up, each time.
+"""
+
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from fitroom.backends.choose import current_backend
+from fitroom.backends.tensorflow import stepper as stepper_module
+from fitroom.train.batch import Batch
+from step_cases import state_of
+from step_checks import assert_close, assert_identical, numbers
+
+MIB = 2**20
+BATCH, MICRO_BATCH = 1500, 100
+WAYS = ("keras's own step", "gradients, then update", "jitted")
+
+
+@pytest.fixture(autouse=True)
+def memory_of_its_own():
+    """What a check leaves behind is collected before the next."""
+    yield
+    current_backend().release()
+
+
+def in_use_bytes():
+    return tf.config.experimental.get_memory_info("CPU:0")["current"]
+
+
+def settled_bytes(expected, tolerance):
+    """What is in use, once it is what is expected: TensorFlow frees in threads of its own, a little late."""
+    deadline = time.monotonic() + 30
+    while abs(in_use_bytes() - expected) > tolerance and time.monotonic() < deadline:
+        current_backend().release()
+        time.sleep(0.1)
+    return in_use_bytes()
+
+
+def convolutions(*, jit=False):
+    """Statistics, seeds and metrics are among what a step changes."""
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            layers.Conv2D(16, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dropout(0.3),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=jit)
+    return model
+
+
+def pictures(size):
+    random = np.random.default_rng(1)
+    return Batch(x=random.random((size, 32, 32, 3), "float32"), y=random.integers(0, 5, size).astype("int32"))
+
+
+def choose(way, monkeypatch):
+    if way != "keras's own step":
+        monkeypatch.setattr(stepper_module, "SMALL_BYTES", -1)
+    model, twin = (convolutions(jit=way == "jitted") for _ in range(2))
+    return model, twin
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_that_cannot_fit_leaves_every_bit_as_it_was_and_fits_in_parts(way, monkeypatch):
+    model, twin = choose(way, monkeypatch)
+    stepper, batch = current_backend().stepper(model, jit=None), pictures(BATCH)
+    stepper.train(pictures(MICRO_BATCH), MICRO_BATCH)
+    before, before_bytes = state_of(model), in_use_bytes()
+    with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
+        stepper.train(batch, batch.size)
+    assert_identical(state_of(model), before)
+    del raised
+    stepper.forget()
+    assert settled_bytes(before_bytes, MIB) == pytest.approx(before_bytes, abs=MIB)
+    # Had TensorFlow given the memory of variables away, they would now hold these numbers.
+    others = [tf.ones((MIB // 4,)) for _ in range(100)]
+    assert_identical(state_of(model), before)
+    del others
+
+    logs = numbers(stepper.train(batch, MICRO_BATCH))
+    unharmed = current_backend().stepper(twin, jit=None)
+    unharmed.train(pictures(MICRO_BATCH), MICRO_BATCH)
+    assert_close(logs, numbers(unharmed.train(batch, MICRO_BATCH)), rtol=1e-5)
+    assert_close(state_of(model), state_of(twin), rtol=1e-4, atol=1e-6)
+
+
+def test_validation_that_cannot_fit_is_not_counted():
+    model = convolutions()
+    stepper, batch = current_backend().stepper(model, jit=None), pictures(6000)
+    stepper.test(pictures(MICRO_BATCH), MICRO_BATCH)
+    before = state_of(model)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
+        stepper.test(batch, batch.size)
+    assert_identical(state_of(model), before)
+    current_backend().release()
+    assert np.isfinite(numbers(stepper.test(batch, MICRO_BATCH))["loss"])
+
+
+# Much weight and little else: room for the gradients, and then not for the update.
+
+WIDTH, DEPTH = 1500, 2
+WEIGHTS_MIB = DEPTH * WIDTH**2 * 4 // MIB
+
+
+def heavy():
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential([keras.Input((WIDTH,)), *[layers.Dense(WIDTH) for _ in range(DEPTH)]])
+    model.compile("adam", "mse", jit_compile=False)
+    return model
+
+
+def numbers_for_heavy():
+    random = np.random.default_rng(1)
+    x, y = (random.random((8, WIDTH), "float32") for _ in range(2))
+    return Batch(x=x, y=y)
+
+
+def ballast_leaving(free_mib):
+    """So much that no more than `free_mib` of the limit is free, in pieces that fill all holes."""
+    limit_bytes = current_backend().read_memory(current_backend().devices()[0]).limit_bytes
+    pieces = []
+    while (missing := limit_bytes - in_use_bytes() - free_mib * MIB) >= MIB:
+        pieces.append(tf.raw_ops.Empty(shape=(min(missing, 8 * MIB),), dtype=tf.uint8))
+    return pieces
+
+
+@pytest.mark.parametrize("micro_batch", [8, 4], ids=["whole", "cut"])
+def test_an_update_without_room_for_old_weights_beside_new_ones_is_done_in_place(micro_batch):
+    model, twin, batch = heavy(), heavy(), numbers_for_heavy()
+    stepper, unharmed = (current_backend().stepper(each, jit=None) for each in (model, twin))
+    logs = [numbers(unharmed.train(batch, micro_batch)) for _ in range(2)]
+    expected = state_of(twin)
+    del unharmed, twin
+    current_backend().release()
+    assert numbers(stepper.train(batch, micro_batch)) == logs[0]
+    ballast = ballast_leaving(3 * WEIGHTS_MIB)
+    assert numbers(stepper.train(batch, micro_batch)) == logs[1]
+    assert stepper._updates_in_place
+    del ballast
+    assert_identical(state_of(model), expected)
+
+
+def test_an_update_that_runs_out_of_memory_leaves_every_bit_as_it_was():
+    model, batch = heavy(), numbers_for_heavy()
+    stepper = current_backend().stepper(model, jit=None)
+    stepper.train(batch, batch.size)
+    before = state_of(model)
+    ballast = ballast_leaving(WEIGHTS_MIB + 8)
+    with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
+        stepper.train(batch, batch.size)
+    assert stepper._updates_in_place  # it came as far as that
+    del raised, ballast
+    assert_identical(state_of(model), before)
+    stepper.forget()
+    current_backend().release()
+    assert np.isfinite(numbers(stepper.train(batch, batch.size))["loss"])
