@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 import fitroom
+from fitroom.train.transaction import Transaction
 
 SIDE, FILTERS, SAMPLES = 32, 32, 720
 MIB = 2**20
@@ -70,9 +71,11 @@ class Ballast(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         wanted = self.plan(self.count)
         self.count += 1
-        if wanted is not None:
-            self.held = None
-            self.held = tf.zeros((wanted * MIB // 4,)) if wanted else None
+        if wanted is None:
+            return
+        # In pieces, as the allocator's free memory is: one large piece may not be there.
+        self.held = None
+        self.held = [tf.zeros((4 * MIB // 4,)) for _ in range(wanted // 4)]
 
 
 def report(model, history, **more):
@@ -108,8 +111,8 @@ def too_large(micro_batch=None):
 def tightens():
     """The memory shrinks in the middle of a run and comes back."""
     model = net()
-    ballast = Ballast({4: 110, 9: 0}.get)
-    history = fitroom.fit(model, *data(), batch_size=120, epochs=2, verbose=0, callbacks=[ballast])
+    ballast = Ballast({2: 180, 5: 0}.get)
+    history = fitroom.fit(model, *data(), batch_size=240, epochs=3, verbose=0, callbacks=[ballast])
     report(model, history)
 
 
@@ -129,9 +132,18 @@ def stress(seed):
     model = net()
 
     def plan(count):
-        return int(random.choice([0, 90, 130, 150])) if random.random() < 0.5 else None
+        # The size that was found is forgotten now and then, so that it has to be found again.
+        if random.random() < 0.7:
+            transactions[0].training.current = None
+        return int(random.choice([0, 180, 200])) if random.random() < 0.7 else None
 
-    history = fitroom.fit(model, *data(), batch_size=120, epochs=4, verbose=0, callbacks=[Ballast(plan)])
+    transactions = []
+    made = Transaction.__init__
+    Transaction.__init__ = lambda self, *arguments, **options: (
+        transactions.append(self),
+        made(self, *arguments, **options),
+    )[1]
+    history = fitroom.fit(model, *data(), batch_size=240, epochs=4, verbose=0, callbacks=[Ballast(plan)])
     report(model, history)
 
 
