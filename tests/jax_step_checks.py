@@ -3,7 +3,9 @@
 Errors of the device are planted: a CPU runs out of no memory that JAX would count.
 """
 
+import gc
 import signal
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -94,6 +96,30 @@ def test_a_shape_is_compiled_once_until_it_is_forgotten(num_compiled):
     stepper.forget()
     stepper.train(dense_batch(FIRST), 7)
     assert num_compiled.value == 4
+
+
+def test_programs_are_kept_for_the_next_training_of_a_model_until_it_is_compiled_anew(num_compiled):
+    model = dense()
+    for _ in range(2):
+        stepper_of(model).train(dense_batch(FIRST), 7)
+        stepper_of(model).train(dense_batch(FIRST), FIRST)
+    assert num_compiled.value == 2
+    model.compile("adam", "mae")
+    stepper_of(model).train(dense_batch(FIRST), 7)
+    assert num_compiled.value == 3
+    model.get_layer("first").trainable = False
+    model.compile("adam", "mae")
+    stepper_of(model).train(dense_batch(FIRST), 7)
+    assert num_compiled.value == 4
+
+
+def test_a_model_that_nobody_needs_goes_with_all_of_its_programs():
+    model = dense()
+    stepper_of(model).train(dense_batch(FIRST), 7)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_step_in_parts_is_one_call_of_one_program():

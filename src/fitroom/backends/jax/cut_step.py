@@ -46,6 +46,11 @@ class CutStep:
         self._moved = [places[id(variable)] for variable in forward.moved]
         self._seeds = [places[id(variable)] for variable in forward.seeds]
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What tells this step from others of the same model."""
+        return (*self.sizes, *self.objective.kinds())
+
     def train(self, state: Any, data: Any) -> tuple[Any, Any]:
         """One update: logs and the new state."""
         trainable, non_trainable, of_optimizer, metrics = state

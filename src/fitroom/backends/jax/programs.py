@@ -1,6 +1,7 @@
 """Compiled programs, one for each shape of a batch and each way to cut it."""
 
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,36 @@ class Programs:
     def forget(self) -> None:
         """Drop them all."""
         self._kept.clear()
+
+
+class _OfModel:
+    """The programs of one model, and what they were compiled with; it must not keep the model alive."""
+
+    def __init__(self, model: Any, variables: Iterable[Any]) -> None:
+        self.programs = Programs()
+        self._made_with = [weakref.ref(each) for each in _made_with(model, variables)]
+
+    def holds_for(self, model: Any, variables: Iterable[Any]) -> bool:
+        now = _made_with(model, variables)
+        then = [reference() for reference in self._made_with]
+        return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+
+
+_of_models: "weakref.WeakKeyDictionary[Any, _OfModel]" = weakref.WeakKeyDictionary()
+
+
+def programs_of(model: Any, variables: Iterable[Any]) -> Programs:
+    """Those of an earlier training, if the model was not compiled anew; as Keras keeps its own from `fit` to `fit`."""
+    variables = list(variables)
+    kept = _of_models.get(model)
+    if kept is None or not kept.holds_for(model, variables):
+        kept = _of_models[model] = _OfModel(model, variables)
+    return kept.programs
+
+
+def _made_with(model: Any, variables: Iterable[Any]) -> list[Any]:
+    compiled = (model.optimizer, model._loss_tracker, model._compile_loss, model._compile_metrics)
+    return [*(each for each in compiled if each is not None), *variables]
 
 
 def _traced(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:

@@ -1,6 +1,7 @@
 """Training steps on JAX: each is a function of the state, compiled whole, and takes effect when all of it is done."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
-from fitroom.backends.jax.programs import Programs
+from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.room import has_room
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
@@ -47,13 +48,14 @@ class JaxStepper:
             if self._jit is None:
                 self._jit = self.model.jit_compile and not self.model.run_eagerly
             self._variables = variables_of(self.model)
+            self._programs = programs_of(self.model, itertools.chain(*self._variables))
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
         cut = self._cut(batch, micro_batch, "train_step")
         step = cut.train if cut else self.model.train_step
-        return self._run(("train", cut), step, self._variables, batch, donated=True)
+        return self._run(("train", cut and cut.kind), step, self._variables, batch, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
@@ -62,7 +64,9 @@ class JaxStepper:
         step = cut.test if cut else self.model.test_step
         trainable, non_trainable, _, metrics = self._variables
         # So little is new here that nothing has to be given up for it.
-        return self._run(("test", cut), _changes(step), (trainable, non_trainable, metrics), batch, donated=False)
+        return self._run(
+            ("test", cut and cut.kind), _changes(step), (trainable, non_trainable, metrics), batch, donated=False
+        )
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
