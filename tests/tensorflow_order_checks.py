@@ -13,10 +13,11 @@ from keras import layers
 from tensorflow.python.eager import context  # the graphs of functions that ran have no public name
 
 from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.graph.copies import RECEIVE, with_copies
+from fitroom.backends.tensorflow.graph.copies import with_copies
 from fitroom.backends.tensorflow.graph.executor import Executor
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.kernels import Kernels, ScratchPlan
+from fitroom.backends.tensorflow.graph.memory_rules import RECEIVE
 from fitroom.backends.tensorflow.graph.program import Program, program_of
 from fitroom.backends.tensorflow.graph.residents import placed, residents_of
 from fitroom.backends.tensorflow.graph.values import Holdings

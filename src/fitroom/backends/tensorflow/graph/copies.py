@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.graph.memory_rules import on_card
+from fitroom.backends.tensorflow.graph.memory_rules import RECEIVE, SEND, on_card
 from fitroom.backends.tensorflow.graph.program import Operation, Program
-
-SEND, RECEIVE = "_HostSend", "_Recv"
 
 _LISTS = {"TensorListPushBack": 1, "TensorListSetItem": 2}
 """Lists whose tensors are on the card, whatever they are of; and which input the tensor is."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.graph.copies import RECEIVE
-from fitroom.backends.tensorflow.graph.memory_rules import SHARING, inputs_to_reuse, on_card
+from fitroom.backends.tensorflow.graph.memory_rules import RECEIVE, SHARING, inputs_to_reuse, on_card
 from fitroom.backends.tensorflow.graph.numbers import computed_number, constant_number
 from fitroom.backends.tensorflow.graph.program import Operation, Output
 from fitroom.backends.tensorflow.graph.running_shapes import completed

@@ -8,10 +8,13 @@ import tensorflow as tf
 
 from fitroom.backends.tensorflow.graph.program import Operation, Output
 
+SEND, RECEIVE = "_HostSend", "_Recv"
+"""The two halves of a copy from host to card: what is sent is still with the host."""
+
 _SHARING = """Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient Snapshot EnsureShape
     CheckNumerics Enter RefEnter Exit NextIteration Switch Merge LoopCond Bitcast OptionalFromValue Copy
-    PlaceholderWithDefault _HostSend"""
-SHARING = frozenset(_SHARING.split())
+    PlaceholderWithDefault"""
+SHARING = frozenset((*_SHARING.split(), SEND))
 """Their outputs are their inputs under another name."""
 
 _FIRST_INPUT = """Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Sigmoid Tanh Neg Square Sqrt Rsqrt Exp Expm1 Log Log1p
