@@ -260,6 +260,22 @@ def test_room_is_what_the_allocator_could_give_as_one_block(needed_bytes, counte
             room.check_room(needed_bytes)
 
 
+def test_memory_that_is_given_back_a_moment_later_is_waited_for(monkeypatch):
+    in_use = iter([100 * MIB, 100 * MIB, 0])
+    device = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 100 * MIB, "bytes_in_use": next(in_use)})
+    monkeypatch.setattr(room.jax, "local_devices", lambda: [device])
+    room.check_room(MIB)
+    assert next(in_use, None) is None
+
+
+def test_a_batch_that_finds_no_room_ahead_stays_on_the_host(monkeypatch):
+    stepper, batch = stepper_of(dense()), dense_batch(FIRST)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert isinstance(stepper.ahead(batch).x, jax.Array)
+    monkeypatch.setattr(jax, "device_put", lambda array: raise_at_the_call(None, None, None))
+    assert stepper.ahead(batch) is batch
+
+
 def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
     model = with_everything()
     stepper = stepper_of(model)

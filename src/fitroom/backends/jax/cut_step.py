@@ -14,6 +14,7 @@ import numpy as np
 
 from fitroom.backends.jax.parts import Part, over_parts
 from fitroom.backends.jax.scope import ACCUMULATION, MICRO_BATCH
+from fitroom.backends.jax.statistics import at_last, moved, unmoved
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_state import forward_state
 
@@ -23,7 +24,7 @@ class _Sums(NamedTuple):
 
     gradients: list[Any]
     moved: list[Any]
-    """How far statistics moved, by the samples of the parts; of integers the last outcome."""
+    """How far statistics moved: see `statistics`."""
 
     seeds: list[Any]
     metrics: list[Any]
@@ -95,13 +96,12 @@ class CutStep:
                 self.model.compute_metrics(part.x, part.y, y_pred, part.sample_weight)
             with jax.named_scope(ACCUMULATION):
                 gradients = [so_far + new for so_far, new in zip(sums.gradients, gradients, strict=True)]
-            moved = [
-                _moved(non_trainable[place], so_far, after[place], part.size / self.num_samples)
-                for place, so_far in zip(self._moved, sums.moved, strict=True)
-            ]
             added = _Sums(
                 gradients=gradients,
-                moved=moved,
+                moved=[
+                    moved(non_trainable[place], so_far, after[place], part.size / self.num_samples)
+                    for place, so_far in zip(self._moved, sums.moved, strict=True)
+                ],
                 seeds=[after[place] for place in self._seeds],
                 metrics=[scope.get_current_value(variable) for variable in self.model.metrics_variables],
                 total=sums.total + total,
@@ -113,7 +113,7 @@ class CutStep:
             gradients = [jnp.zeros(value.shape, value.dtype) for value in trainable] if training else []
         nothing = _Sums(
             gradients=gradients,
-            moved=[_unmoved(non_trainable[place]) for place in self._moved],
+            moved=[unmoved(non_trainable[place]) for place in self._moved],
             seeds=[non_trainable[place] for place in self._seeds],
             metrics=list(metrics),
             total=jnp.zeros((), "float32"),
@@ -157,8 +157,8 @@ class CutStep:
 
     def _after(self, non_trainable: Any, sums: _Sums) -> list[Any]:
         before = [non_trainable[place] for place in self._moved]
-        moved = [_at_last(value, by) for value, by in zip(before, sums.moved, strict=True)]
-        return _replaced(_replaced(non_trainable, self._moved, moved), self._seeds, sums.seeds)
+        after = [at_last(value, by) for value, by in zip(before, sums.moved, strict=True)]
+        return _replaced(_replaced(non_trainable, self._moved, after), self._seeds, sums.seeds)
 
 
 def _scope(*groups: tuple[Sequence[Any], Sequence[Any]]) -> Any:
@@ -171,24 +171,3 @@ def _replaced(values: Sequence[Any], places: Sequence[int], by: Sequence[Any]) -
     for place, value in zip(places, by, strict=True):
         values[place] = value
     return values
-
-
-def _is_averaged(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.floating))
-
-
-def _exact(value: Any) -> Any:
-    return jnp.promote_types(value.dtype, "float32")
-
-
-def _unmoved(value: Any) -> Any:
-    return jnp.zeros(value.shape, _exact(value)) if _is_averaged(value) else value
-
-
-def _moved(before: Any, so_far: Any, after: Any, share: float) -> Any:
-    # The difference, so that what no part moves stays as it is to the last bit.
-    return so_far + share * (after.astype(so_far.dtype) - before) if _is_averaged(before) else after
-
-
-def _at_last(before: Any, moved: Any) -> Any:
-    return (before + moved).astype(before.dtype) if _is_averaged(before) else moved

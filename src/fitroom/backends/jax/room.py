@@ -3,6 +3,7 @@
 A step that runs out of memory while it runs may have given up its inputs by then.
 """
 
+import time
 from typing import Any
 
 import jax
@@ -11,9 +12,13 @@ from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
 
 
+_WAIT_SECONDS = 0.5
+"""The memory of the step before may be given back a moment after its results are there."""
+
+
 def has_room(needed_bytes: int | None) -> bool:
     """Whether the device that JAX trains on has as much free now."""
-    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats() or {})
+    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
     return not needed_bytes or free_bytes is None or needed_bytes <= free_bytes
 
 
@@ -22,7 +27,11 @@ def check_room(needed_bytes: int | None) -> None:
     if not needed_bytes:
         return
     device = jax.local_devices()[0]
-    free_bytes = _free_bytes(device.memory_stats() or {})
+    free_bytes = _free_bytes(device.memory_stats())
+    until = time.monotonic() + _WAIT_SECONDS
+    while free_bytes is not None and needed_bytes > free_bytes and time.monotonic() < until:
+        time.sleep(_WAIT_SECONDS / 50)
+        free_bytes = _free_bytes(device.memory_stats())
     if free_bytes is not None and needed_bytes > free_bytes:
         raise NoRoomError(
             f"Out of memory: the step needs {format_bytes(needed_bytes)} beside its weights and batch, and "
@@ -31,8 +40,10 @@ def check_room(needed_bytes: int | None) -> None:
         )
 
 
-def _free_bytes(counted: dict[str, Any]) -> int | None:
+def _free_bytes(counted: dict[str, Any] | None) -> int | None:
     """The largest block that the allocator could give, as far as it tells."""
+    if not counted:
+        return None
     limit_bytes, in_use_bytes = counted.get("bytes_limit"), counted.get("bytes_in_use")
     if not limit_bytes or in_use_bytes is None:
         return None
