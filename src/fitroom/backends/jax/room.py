@@ -11,7 +11,6 @@ import jax
 from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
 
-
 _WAIT_SECONDS = 0.5
 """The memory of the step before may be given back a moment after its results are there."""
 
