@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--limit", help="the allocator's, for survive: 8GiB")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between checkpoints")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--only", choices=TRAININGS, help="one of the two trainings")
     parser.add_argument("--steps", type=int, help="updates in an epoch that is timed")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true")
@@ -64,7 +65,7 @@ def parent(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.what != "memory":
         return child(arguments.what, arguments)
     found: dict[str, Any] = {}
-    for training in TRAININGS:
+    for training in TRAININGS if arguments.only is None else (arguments.only,):
         peaks = {}
         for way in WAYS:
             answer = child(f"memory-{training}-{way}", arguments)
@@ -110,17 +111,19 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
     import fitroom
 
     setting = Setting(arguments)
-    model, twin = setting.model(), setting.model()
-    plain = by_turns(arguments, setting.timed(model.fit), setting.timed(lambda *a, **k: fitroom.fit(twin, *a, **k)))
-    parts = setting.model(keras_accumulation=4)
+    model, twin, parts = setting.model(), setting.model(), setting.model(keras_accumulation=4)
     recipe = fitroom.Recipe(micro_batch=setting.micro_batch)
-    accumulate = by_turns(
-        arguments,
-        setting.timed(parts.fit, batch_size=setting.micro_batch, steps=4 * setting.steps, updates=setting.steps),
-        setting.timed(lambda *a, **k: fitroom.fit(twin, *a, recipe=recipe, **k), batch_size=4 * setting.micro_batch),
-    )
-    sizes = {"batch_size": setting.batch_size, "micro_batch": setting.micro_batch, "parts": 4}
-    return facts(arguments) | sizes | {"plain": plain, "accumulate": accumulate}
+    size, steps = setting.micro_batch, setting.steps
+    ways = {
+        "plain": (setting.timed(model.fit), setting.timed(lambda *a, **k: fitroom.fit(twin, *a, **k))),
+        "accumulate": (
+            setting.timed(parts.fit, batch_size=size, steps=4 * steps, updates=steps),
+            setting.timed(lambda *a, **k: fitroom.fit(twin, *a, recipe=recipe, **k), batch_size=4 * size),
+        ),
+    }
+    found = {name: by_turns(arguments, *ways[name]) for name in TRAININGS if arguments.only in (None, name)}
+    sizes = {"batch_size": setting.batch_size, "micro_batch": size, "parts": 4}
+    return facts(arguments) | sizes | found
 
 
 def checkpoint(arguments: argparse.Namespace) -> dict[str, Any]:

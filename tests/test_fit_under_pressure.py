@@ -16,7 +16,7 @@ from test_backend_contract import needs
 
 SCRIPT = Path(__file__).with_name("pressure_run.py")
 LIMIT_MB, NO_LIMIT_MB = 250, 8000
-STRESSED = range(9)
+STRESSED = range(6)
 SUM_OF_NUMBERS = 22296
 """Of the numbers that the 720 pictures carry."""
 
