@@ -177,7 +177,7 @@ def survive(arguments: argparse.Namespace) -> dict[str, Any]:
     seen: list[int] = []
     data = setting.data(whole, number, short=short, seen=seen)
     started = time.time()
-    history = fitroom.fit(model, data, verbose=0)
+    history = fitroom.fit(model, data, verbose=0, shuffle=False)
     events = [event for event in history.fitroom["events"] if event["kind"] == "out of memory"]
     return facts(arguments) | {
         "limit": arguments.limit,

@@ -19,8 +19,9 @@ class Program:
     needed_bytes: int | None
     """What it takes beside its arguments, or None where the compiler does not tell."""
 
-    is_proven: bool = False
-    """Whether it ran to its end before."""
+    overlaps: bool = False
+    """Whether it ran to its end before, and left room for two of it: JAX may take memory for the next step while one is
+    still running, and tells nobody in time when there is none."""
 
     def __call__(self, state: Any, data: Any) -> Any:
         """Run it, if there is room."""

@@ -121,23 +121,24 @@ class JaxStepper:
         with undisturbed():
             # What ran once runs again: the host prepares the next step while it does. There is a look at the room
             # first, and where a step under way takes it, another look when that is done.
-            ahead = program.is_proven and donated and jax.default_backend() != "cpu"
+            ahead = program.overlaps and donated
             if not (ahead and has_room(program.needed_bytes)):
                 self._settle()
             try:
                 logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
-                results = (logs, [group[:1] for group in new_state])
                 if not ahead:
-                    jax.block_until_ready(results)
+                    jax.block_until_ready((logs, [group[:1] for group in new_state]))
             except Exception as error:
                 if is_lost(state):
                     raise _lost(error) from error
                 raise
-            program.is_proven = True
+            if not ahead:
+                program.overlaps = program.needed_bytes is not None and has_room(2 * program.needed_bytes)
             write(variables, new_state)
             if ahead:
-                before, self._under_way = self._under_way, results
+                # The logs: the next step gives up the state.
+                before, self._under_way = self._under_way, logs
                 _wait_for(before)
         return dict(logs)
 
