@@ -292,6 +292,47 @@ def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
     assert_identical(state_of(model), before)
 
 
+@pytest.mark.parametrize(("room_for", "waited"), [(2, 1), (1, 4)])
+def test_steps_overlap_where_two_of_them_fit_and_only_there(room_for, waited, monkeypatch):
+    model, twin = with_everything(), with_everything()
+    stepper, plain = stepper_of(model), stepper_of(twin)
+    plain.train(dense_batch(FIRST), 7)
+    [program] = plain._programs._kept.values()
+    card = device_with(bytes_limit=room_for * program.needed_bytes, bytes_in_use=0, pool_bytes=0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [card])
+    wait, waits = jax.block_until_ready, []
+
+    def counted(values):
+        waits.append(isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], dict))
+        return wait(values)
+
+    monkeypatch.setattr(jax, "block_until_ready", counted)
+    for _ in range(4):
+        stepper.train(dense_batch(FIRST), 7)
+    assert sum(waits) == waited  # for a step's results before the next one
+    for _ in range(3):
+        plain.train(dense_batch(FIRST), 7)
+    assert_identical(state_of(model), state_of(twin))
+
+
+def test_an_error_of_a_step_under_way_is_a_lost_state(monkeypatch):
+    model = dense()
+    stepper = stepper_of(model)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
+    for _ in range(2):
+        stepper.train(dense_batch(FIRST), 7)
+    wait = jax.block_until_ready
+
+    def fail(values):
+        if isinstance(values, dict):  # the logs of the step before. PLANTED
+            raise OUT_OF_MEMORY
+        return wait(values)
+
+    monkeypatch.setattr(jax, "block_until_ready", fail)
+    with pytest.raises(StateLostError, match="planted"):
+        stepper.train(dense_batch(FIRST), 7)
+
+
 def test_what_a_program_needs_grows_with_the_samples_at_once():
     stepper = stepper_of(compiled(lambda x: layers.Dense(3)(layers.Dense(4000, activation="tanh")(x)), loss="mse"))
     for micro_batch in (200, 50):

@@ -16,9 +16,9 @@ _WAIT_SECONDS = 0.5
 
 
 def has_room(needed_bytes: int | None) -> bool:
-    """Whether the device that JAX trains on has as much free now."""
+    """Whether the device that JAX trains on is known to have as much free now."""
     free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
-    return not needed_bytes or free_bytes is None or needed_bytes <= free_bytes
+    return needed_bytes is not None and free_bytes is not None and needed_bytes <= free_bytes
 
 
 def check_room(needed_bytes: int | None) -> None:
