@@ -189,7 +189,7 @@ def test_several_inputs_and_outputs():
         return model
 
     random = np.random.default_rng(0)
-    # Whole batches: over a short last one Keras averages the losses of outputs by batches on TensorFlow, not by samples.
+    # No short last batch: there Keras on TensorFlow averages the losses of outputs by batches, not by samples.
     x = {"a": random.normal(size=(36, 4)).astype("float32"), "b": random.normal(size=(36, 3)).astype("float32")}
     y = {"kind": random.integers(0, 3, 36).astype("int32"), "size": random.normal(size=(36, 1)).astype("float32")}
     options = {"batch_size": 12, "epochs": 2, "shuffle": False, "verbose": 0}

@@ -1,0 +1,178 @@
+"""`fitroom.fit` with a run folder on a real framework, in one process. Run by test_fit.py, a process a backend."""
+
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+import fitroom
+from fit_checks import assert_same, dense_net, samples, weights_of
+from fitroom.train.protect import unprotect
+
+
+class Stop(Exception):  # noqa: N818
+    """Ends a training as an error of the user's would."""
+
+
+class At(keras.callbacks.Callback):
+    """Does something after the n-th batch of a training."""
+
+    def __init__(self, number, do):
+        super().__init__()
+        self.number, self.do, self.count = number, do, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.count += 1
+        if self.count == self.number:
+            self.do()
+
+
+def stop():
+    raise Stop
+
+
+def trained(run_dir, *, callbacks=(), epochs=3, units=8, model=None, **options):
+    model = model or dense_net()
+    history = fitroom.fit(
+        model,
+        *samples(),
+        **{"batch_size": 10, "epochs": epochs, "verbose": 0, "seed": 5, "checkpoint_batches": 1} | options,
+        callbacks=[keras.callbacks.EarlyStopping(monitor="loss", patience=9), *callbacks],
+        run_dir=run_dir,
+    )
+    return model, history
+
+
+def kinds(history):
+    return [event["kind"] for event in history.fitroom["events"]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("run") / "undisturbed")
+
+
+@pytest.mark.parametrize("number", [1, 5, 7])
+def test_a_run_that_an_error_ended_goes_on_to_the_same_result(number, undisturbed, tmp_path):
+    with pytest.raises(Stop):
+        trained(tmp_path / "run", callbacks=[At(number, stop)])
+    model, history = trained(tmp_path / "run", callbacks=[At(99, stop)])
+    assert "resumed" in kinds(history)
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+    assert history.epoch == undisturbed[1].epoch
+    assert history.history["loss"] == pytest.approx([float(v) for v in undisturbed[1].history["loss"]], rel=1e-6)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_finishes_the_batch_saves_and_says_how_to_go_on(number, code, undisturbed, tmp_path):
+    interrupt = At(4, lambda: os.kill(os.getpid(), number))
+    with pytest.raises(fitroom.RunInterrupted) as raised:
+        trained(tmp_path / "run", callbacks=[interrupt], checkpoint_batches=None)
+    assert raised.value.code == code
+    assert "the same call again" in raised.value.hint
+    model, _ = trained(tmp_path / "run", callbacks=[At(99, stop)])
+    assert int(model.optimizer.iterations) == 15
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+
+
+def test_the_finished_model_is_a_file_that_plain_keras_loads(undisturbed):
+    model, history = undisturbed
+    loaded = keras.saving.load_model(f"{history.fitroom['run_dir']}/model.keras")
+    assert_same(weights_of(loaded), weights_of(model), rtol=0, atol=0)
+    assert loaded.evaluate(*samples(), verbose=0) == pytest.approx(model.evaluate(*samples(), verbose=0), rel=1e-5)
+
+
+def test_a_finished_run_is_given_back_and_more_epochs_go_on_with_it(undisturbed, tmp_path):
+    trained(tmp_path / "run", epochs=2)
+    model, history = trained(tmp_path / "run", epochs=2, callbacks=[At(1, stop)])
+    assert history.epoch == [0, 1]
+    assert int(model.optimizer.iterations) == 10
+    model, history = trained(tmp_path / "run", epochs=3, callbacks=[At(99, stop)])
+    assert history.epoch == [0, 1, 2]
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+
+
+def test_a_run_of_another_model_is_refused_and_the_difference_named(tmp_path):
+    trained(tmp_path / "run", epochs=1)
+    keras.utils.set_random_seed(7)
+    other = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9, activation="tanh"), keras.layers.Dense(3)])
+    other.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    with pytest.raises(fitroom.InputError, match=r"another run.*9"):
+        trained(tmp_path / "run", epochs=1, model=other)
+    with pytest.raises(fitroom.InputError, match="another run"):
+        trained(tmp_path / "run", epochs=2, batch_size=25)
+
+
+def test_a_damaged_checkpoint_costs_a_batch_of_work_and_nothing_else(undisturbed, tmp_path):
+    with pytest.raises(Stop):
+        trained(tmp_path / "run", callbacks=[At(7, stop)])
+    newest = sorted((tmp_path / "run" / "checkpoints").glob("*.npz"))[-1]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    newest.write_bytes(data)
+    model, history = trained(tmp_path / "run", callbacks=[At(99, stop)])
+    assert "checkpoint damaged" in kinds(history)
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+
+
+def test_a_path_that_cannot_be_a_run_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(fitroom.InputError):
+        trained(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.txt").write_text("mine")
+    with pytest.raises(fitroom.InputError):
+        trained(tmp_path / "folder")
+    assert (tmp_path / "folder" / "thesis.txt").read_text() == "mine"
+
+
+def test_protect_serves_model_fit_until_it_is_taken_back(capsys):
+    kerass_own = keras.Model.fit
+    try:
+        fitroom.protect(recipe=fitroom.Recipe(micro_batch=4))
+        assert "model.fit is protected" in capsys.readouterr().err
+        model = dense_net()
+        history = model.fit(*samples(), 10, 2, verbose=0)
+        assert history.fitroom["micro_batch"] == 4
+        assert int(model.optimizer.iterations) == 10
+    finally:
+        unprotect()
+    assert keras.Model.fit is kerass_own
+    assert not hasattr(dense_net().fit(*samples(), verbose=0), "fitroom")
+
+
+def test_what_an_earlier_out_of_memory_held_is_freed():
+    import gc
+    import sys
+    import weakref
+
+    class Big:
+        """Stands for the tensors in the frames of a step."""
+
+    def died():
+        big = Big()
+        died.watched = weakref.ref(big)
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.0GiB")
+
+    try:
+        died()
+    except RuntimeError as error:
+        sys.last_value = error  # as Python and notebooks keep it
+    gc.collect()
+    assert died.watched() is not None
+    fitroom.fit(dense_net(), *samples(), verbose=0)
+    gc.collect()
+    assert died.watched() is None
+    assert not hasattr(sys, "last_value")
+
+
+def test_the_metrics_of_each_epoch_are_written_for_people(undisturbed):
+    import json
+    from pathlib import Path
+
+    folder = Path(undisturbed[1].fitroom["run_dir"])
+    written = json.loads((folder / "history.json").read_text())
+    np.testing.assert_allclose(written["loss"], np.array(undisturbed[1].history["loss"], "float32"), rtol=1e-5)
+    assert json.loads((folder / "run.json").read_text())["state"] == "finished"
