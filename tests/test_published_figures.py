@@ -95,7 +95,7 @@ def test_the_smallest_caps_were_searched_for_where_no_compiler_recomputes():
     assert {each["name"].partition("-")[0] for each in found} == {"torch", "tensorflow"}
 
 
-@pytest.mark.parametrize("column", ["jax", "torch", "tensorflow-graph"])
+@pytest.mark.parametrize("column", ["jax", "torch", "tensorflow-jit", "tensorflow-graph"])
 def test_at_most_two_ready_made_models_are_refused(column):
     models = json.loads((RESULTS / f"applications_{column}.json").read_text())
     assert len(models) >= 38
