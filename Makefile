@@ -11,7 +11,7 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 2 tests
+	$(BIN)/python -m pytest --numprocesses 3 tests
 
 lint: $(READY)
 	$(BIN)/ruff check

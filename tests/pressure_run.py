@@ -1,6 +1,6 @@
 """Training on TensorFlow whose CPU allocator is limited: real out-of-memory. One way of it a process.
 
-    python pressure_run.py too_large | tightens | validation | stress SEED
+    python pressure_run.py too_large | tightens | validation | stress SEED EPOCHS
 
 Prints RESULT and what came of it: every sample is counted by a metric that is part of the transaction, so a sample
 that was lost or seen twice shows in its sums.
@@ -126,7 +126,7 @@ def validation():
     report(model, history, val_seen_count=history.history["val_seen_count"])
 
 
-def stress(seed):
+def stress(seed, epochs):
     """Memory that comes and goes at random, with several out-of-memory errors in every epoch."""
     random = np.random.default_rng(int(seed))
     model = net()
@@ -143,7 +143,7 @@ def stress(seed):
         transactions.append(self),
         made(self, *arguments, **options),
     )[1]
-    history = fitroom.fit(model, *data(), batch_size=240, epochs=4, verbose=0, callbacks=[Ballast(plan)])
+    history = fitroom.fit(model, *data(), batch_size=240, epochs=int(epochs), verbose=0, callbacks=[Ballast(plan)])
     report(model, history)
 
 

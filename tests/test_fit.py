@@ -8,4 +8,6 @@ from test_backend_contract import needs, run_checks
 @pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
 def test_fit_trains_as_keras_does_and_survives_what_it_does_not(backend, tmp_path):
     needs(backend)
-    run_checks(["fit_checks.py", "fit_run_checks.py"], backend=backend, keras_home=tmp_path, JAX_PLATFORMS="cpu")
+    # Small programs, each run a few times: quick to compile matters, not quick to run.
+    quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    run_checks(["fit_checks.py", "fit_run_checks.py"], backend=backend, keras_home=tmp_path, **quick)
