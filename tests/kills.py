@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).with_name("killed_run.py")
 def trained(folder: Path, backend: str, *, kills: int = 0, seed: int = 0) -> tuple[dict[str, Any], int]:
     """The result of the script in `folder`, and how often it was really killed on the way.
 
-    A kill comes at a random moment after the training began (imports and all are not worth killing), up to as long as
-    a whole training takes; when as many as asked were done, it is left alone.
+    A kill comes at a random moment of the first second after training began (imports are not worth killing); when as
+    many as asked were done, or the training is, it is left alone.
     """
     moments = random.Random(seed)
     done = 0
@@ -32,7 +32,7 @@ def trained(folder: Path, backend: str, *, kills: int = 0, seed: int = 0) -> tup
         first = child.stdout.readline()
         if done < kills:
             assert first.strip() == "begun", child.communicate()[1][-3000:]
-            time.sleep(moments.uniform(0.0, 3.0))
+            time.sleep(moments.uniform(0.0, 1.2))
             if child.poll() is None:
                 child.kill()
                 child.communicate()
