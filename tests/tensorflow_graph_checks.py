@@ -221,3 +221,59 @@ def test_the_limit_is_the_card_less_a_reserve():
         card = find_card(name)
         assert 0.85 * card.memory_bytes < default_limit_bytes(card) < card.memory_bytes
     assert estimate(dense(), limit="1GiB").limit_bytes == 2**30
+
+
+# Batches in parts.
+
+
+def parts_of(micro_batch: int) -> Recipe:
+    return Recipe(jit=False, micro_batch=micro_batch)
+
+
+def test_a_batch_in_parts_takes_less_the_smaller_they_are():
+    model = classifier(metrics=["accuracy"], jit_compile=False)
+    whole, *cut = (estimate(model, recipe=parts_of(size)) for size in (BATCH, BATCH // 2, BATCH // 8))
+    assert whole.peak_bytes == estimate(model).peak_bytes
+    for smaller, larger in zip(cut, (whole, *cut), strict=False):
+        assert smaller.peak_bytes < larger.peak_bytes
+        assert smaller.required_bytes < larger.required_bytes
+    assert all(found.required_bytes >= found.peak_bytes for found in cut)
+
+
+def test_the_update_after_the_parts_holds_old_values_new_ones_and_the_sums_of_gradients():
+    model = dense(units=2048)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    weight_bytes = sum(4 * weight.shape.num_elements() for weight in map(tf.TensorSpec, shapes_of(model)))
+    found = estimate(model, recipe=parts_of(1))
+    assert found.by_phase["update"] == found.peak_bytes
+    assert 7 * weight_bytes < found.peak_bytes < 10 * weight_bytes
+    assert found.by_kind["gradients"] >= weight_bytes
+    # In a part there are weights, two slots, the sums and the new sums.
+    assert 4.9 * weight_bytes < found.by_phase["backward"] < 6 * weight_bytes
+    assert {"hidden0", "hidden1", "head"} <= layers_of(found).keys()
+
+
+def shapes_of(model: keras.Model) -> list[tuple[int, ...]]:
+    return [tuple(weight.shape) for weight in model.trainable_weights]
+
+
+def test_estimating_a_batch_in_parts_leaves_a_trained_model_as_it_was():
+    model = classifier(metrics=["accuracy"], jit_compile=False)
+    model.fit(images(), labels(), batch_size=4, verbose=0)
+    before = state_of(model)
+    estimate(model, recipe=parts_of(16))
+    assert all(np.array_equal(was, now) for was, now in zip(before, state_of(model), strict=True))
+    model.fit(images(), labels(), batch_size=4, verbose=0)
+    assert int(model.optimizer.iterations) == 4
+
+
+def test_a_step_that_cannot_be_cut_is_not_estimated_in_parts():
+    class OwnStep(keras.Model):
+        def train_step(self, data):
+            return super().train_step(data)
+
+    inputs = keras.Input((8,))
+    model = OwnStep(inputs, layers.Dense(1)(inputs))
+    model.compile("sgd", "mse")
+    with pytest.raises(fitroom.FitroomError, match="train_step"):
+        estimate(model, recipe=parts_of(16))

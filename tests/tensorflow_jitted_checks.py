@@ -13,6 +13,8 @@ import tensorflow as tf
 from keras import layers
 
 from fitroom.backends.prepared import prepared
+from fitroom.backends.tensorflow.cut_estimate import jitted_timeline_of_parts
+from fitroom.backends.tensorflow.cut_step import cut_step
 from fitroom.backends.tensorflow.jitted import compiler
 from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.jitted.hlo import hlo_of
@@ -26,7 +28,8 @@ from fitroom.estimating import cache
 from fitroom.estimating.allocators.best_fit import BestFitAllocator
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
-from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER
+from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER, Timeline
+from fitroom.recipe import Recipe
 
 SIZE = 64
 BATCH = 16
@@ -273,3 +276,18 @@ def test_without_any_compiler_it_says_what_to_install(monkeypatch):
     with pytest.raises(BackendError, match="not installed") as caught:
         found(wide())
     assert "pip install" in caught.value.hint
+
+
+def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they_are():
+    def in_parts(model: keras.Model, micro_batch: int) -> Timeline:
+        request = StepRequest(batch_size=BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=micro_batch))
+        with prepared(model, request, lent_values) as ready:
+            return jitted_timeline_of_parts(cut_step(ready), request, LIMIT_BYTES).timeline
+
+    halves, eighths = (in_parts(classifier(), BATCH // number) for number in (2, 8))
+    assert eighths.peak_bytes < halves.peak_bytes < found(classifier()).timeline.peak_bytes
+    kernel_bytes = 2048 * 2048 * 4
+    phases = in_parts(wide(), 1).by_phase()
+    # Weight, two slots, sums, new sums and a hole in a part; in the update the old ones of the first three.
+    assert 5 * kernel_bytes < phases["backward"] < 6.5 * kernel_bytes
+    assert 7 * kernel_bytes < phases["update"] < 7.5 * kernel_bytes

@@ -6,7 +6,10 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from fitroom.backends.choose import current_backend
 from fitroom.backends.prepared import prepared
+from fitroom.backends.tensorflow.cut_step import cut_step
+from fitroom.backends.tensorflow.graph.estimate import step_program
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
 from fitroom.backends.tensorflow.graph.program import program_of
@@ -14,9 +17,11 @@ from fitroom.backends.tensorflow.graph.replay import Replayed, replay
 from fitroom.backends.tensorflow.graph.residents import residents_of
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import lent_zeros, measured_peak_bytes
-from fitroom.backends.tensorflow.step import training_step
+from fitroom.backends.tensorflow.step import TensorFlowStep, training_step
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
+from fitroom.recipe import Recipe
+from fitroom.train.batch import Batch
 
 BATCH = 1024
 FEATURES = 256
@@ -81,6 +86,31 @@ def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
     slots = sum(span.held.size_bytes for span in predicted.spans if span.held.variable and span.held.source is not None)
     measured = trained(model)
     assert measured.starts[1] - measured.starts[0] == pytest.approx(slots, rel=0.4)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
+    model = network(optimizer)
+    request = StepRequest(batch_size=2 * BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=BATCH))
+    with prepared(model, request, lent_values) as ready:
+        step = cut_step(ready)
+        predicted_bytes = max(map(peak_bytes_of, (step.part, step.update)))
+        variable_bytes = sum(each.size_bytes for each in step.part.variables if each.kind != "gradients")
+    stepper = current_backend().stepper(model, jit=None)
+    batch = Batch(x=np.zeros((2 * BATCH, FEATURES), "float32"), y=np.zeros(2 * BATCH, "int32"))
+    taken = []
+    for _ in range(5):
+        start = tf.config.experimental.get_memory_info("CPU:0")["current"]
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        stepper.train(batch, BATCH)
+        taken.append(tf.config.experimental.get_memory_info("CPU:0")["peak"] - start)
+    assert predicted_bytes - variable_bytes == pytest.approx(np.median(taken[1:]), rel=TOLERANCE)
+
+
+def peak_bytes_of(step: TensorFlowStep) -> int:
+    residents = residents_of(step)
+    program = step_program(step, residents, None)
+    return replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40).peak_bytes
 
 
 def test_measuring_runs_real_steps_on_values_that_are_not_the_models():

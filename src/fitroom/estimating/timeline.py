@@ -6,7 +6,7 @@ the same way for every backend.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, get_args
@@ -79,6 +79,12 @@ class Timeline:
             size_bytes=peak_bytes - self.peak_bytes, kind="other", layer=None, first=0, last=len(self.moments) - 1
         )
         return Timeline(buffers=(*self.buffers, unexplained), moments=self.moments)
+
+    def followed_by(self, other: "Timeline") -> "Timeline":
+        """One after the other, as if they were one step. What is there in both stands in each."""
+        later = len(self.moments)
+        shifted = (replace(buffer, first=buffer.first + later, last=buffer.last + later) for buffer in other.buffers)
+        return Timeline(buffers=(*self.buffers, *shifted), moments=(*self.moments, *other.moments))
 
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; every kind is named and the sum is `peak_bytes`."""

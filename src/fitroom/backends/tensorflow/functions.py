@@ -38,10 +38,10 @@ class StepFunctions:
         if self.model.trainable_weights:
             self.model.optimizer.apply_gradients(zip(gradients, self.model.trainable_weights, strict=True))
 
-    def nothing_yet(self) -> dict[str, Any]:
-        """The sums over no part at all."""
+    def nothing_yet(self, zero: Any) -> dict[str, Any]:
+        """The sums over no part at all. Of zeros that are not given TensorFlow makes constants, which stay for good."""
         return {
-            "gradients": [tf.zeros(each.shape, each.dtype) for each in self.model.trainable_weights],
+            "gradients": [tf.fill(each.shape, tf.cast(zero, each.dtype)) for each in self.model.trainable_weights],
             "moves": Moves(self.model).none(),
             "losses": tf.zeros((1 + self.objective.num_losses,)),
         }

@@ -23,5 +23,11 @@ def cut(batch: Batch, micro_batch: int) -> list[Batch]:
         return batch.parts(micro_batch)
 
 
+def is_of_arrays(batch: Batch) -> bool:
+    """Whether it has neither sparse nor ragged tensors, which Keras takes for arrays when it looks at shapes alone."""
+    odd = (tf.SparseTensor, tf.RaggedTensor)
+    return not any(isinstance(leaf, odd) for part in (batch.x, batch.y) for leaf in leaves(part))
+
+
 def _device_of(array: Any) -> str:
     return str(array.device) if isinstance(array, tf.Tensor) else _HOST

@@ -1,15 +1,19 @@
 """A step run on the card in this machine, on values that are not the model's."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
 from fitroom.backends.live_card import card_in_this_machine
-from fitroom.backends.tensorflow.step import TensorFlowStep
+from fitroom.backends.tensorflow.cut_step import CutStep
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+from fitroom.backends.tensorflow.stepper import TensorFlowStepper
 from fitroom.errors import BackendError
 from fitroom.estimating.cards import Card
+from fitroom.estimating.step import StepRequest
+from fitroom.train.batch import Batch
 
 _FIRST_STEPS, _STEADY_STEPS = 3, 4
 
@@ -40,20 +44,47 @@ def lent_zeros(variables: Iterable[Any]) -> Iterator[None]:
 
 def measured_peak_bytes(step: TensorFlowStep, *, jit: bool, device: str = "GPU:0") -> int:
     """The allocator's peak in steady steps, less what was on the device besides the step's own variables."""
-    own_bytes = sum(each.size_bytes for each in step.variables)
-    before_bytes = tf.config.experimental.get_memory_info(device)["current"] - own_bytes
-    with tf.device("CPU:0"):  # from where `fit` copies each batch
-        batch = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), step.specs)
+    before_bytes = _besides_bytes(step.variables, device)
+    batch = _zeros_of(step.specs)
     run = tf.function(step.function, autograph=False, jit_compile=jit)
+    return _steady_peak_bytes(lambda: run(batch), before_bytes, device)
+
+
+def measured_peak_bytes_of_parts(
+    step: CutStep, model: Any, request: StepRequest, *, jit: bool, device: str = "GPU:0"
+) -> int:
+    """The same of a batch in parts, as `fitroom.fit` carries it out. The step's variables are lent to the model."""
+    before_bytes = _besides_bytes([each for each in step.part.variables if each.kind != "gradients"], device)
+    specs = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec((request.batch_size, *spec.shape[1:]), spec.dtype), step.part.specs
+    )
+    x, y = _zeros_of(specs)
+    stepper, batch = TensorFlowStepper(model, jit=jit), Batch(x=x, y=y)
+    micro_batch = request.recipe.samples_at_once(request.batch_size)
+    return _steady_peak_bytes(lambda: stepper.train(batch, micro_batch), before_bytes, device)
+
+
+def _zeros_of(specs: Any) -> Any:
+    with tf.device("CPU:0"):  # from where `fit` copies each batch
+        return tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+
+
+def _besides_bytes(variables: Iterable[StepVariable], device: str) -> int:
+    """What is on the device besides the variables."""
+    in_use_bytes = int(tf.config.experimental.get_memory_info(device)["current"])
+    return max(in_use_bytes - sum(each.size_bytes for each in variables), 0)
+
+
+def _steady_peak_bytes(run: Callable[[], Any], before_bytes: int, device: str) -> int:
     try:
         for number in range(_FIRST_STEPS + _STEADY_STEPS):
             if number == _FIRST_STEPS:
                 tf.config.experimental.reset_memory_stats(device)
-            run(batch)
+            run()
             tf.test.experimental.sync_devices()
     except tf.errors.ResourceExhaustedError as error:
         raise BackendError(
             "The step ran out of memory on the card.",
             hint="a smaller --batch-size; without --measure it is predicted",
         ) from error
-    return int(tf.config.experimental.get_memory_info(device)["peak"]) - int(max(before_bytes, 0))
+    return int(tf.config.experimental.get_memory_info(device)["peak"]) - before_bytes

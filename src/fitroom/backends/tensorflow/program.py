@@ -33,7 +33,8 @@ class Program:
         if self._changed is None:
             changed = self._found(arguments)
             self._changed = changed
-            self._read = tf.function(lambda: [each.read_value() for each in changed], autograph=False)
+            reading = tf.function(lambda: [each.read_value() for each in changed], autograph=False)
+            self._read = reading.get_concrete_function()
         return self._changed
 
     def read(self) -> list[Any]:

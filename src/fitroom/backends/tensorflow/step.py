@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
@@ -11,6 +11,8 @@ from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_sl
 from fitroom.backends.prepared import PreparedModel
 from fitroom.errors import ModelError
 from fitroom.estimating.timeline import Kind
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +26,7 @@ class StepVariable:
     dtype: str
     size_bytes: int
     kind: Kind
-    """"weights", "optimizer", or "other" for those of metrics."""
+    """"weights", "optimizer", "gradients" for sums of them, or "other" for those of metrics."""
 
     layer: str | None
     """The path of the Keras layer it belongs to; a slot belongs to the layer of its weight."""
@@ -58,6 +60,12 @@ class TensorFlowStep:
 
     training: bool
 
+    returns_gradients: bool = False
+    """Whether what it returns stays on the card when it is done."""
+
+    holds_old: bool = False
+    """Whether the old values of variables that it changes are held on the card until it is done."""
+
     @property
     def batch_bytes(self) -> int:
         """The size of one batch."""
@@ -71,17 +79,20 @@ class TensorFlowStep:
 
 def training_step(prepared: PreparedModel) -> TensorFlowStep:
     """The step of `fit`, given the first targets that its loss takes."""
+    model = prepared.model
+    return given_targets(prepared, lambda data: traced_step(model, model.train_step, data))
+
+
+def given_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_loss: bool = False) -> Made:
+    """What `make` makes of the first batch whose targets the loss takes; `with_loss`: the loss is built before."""
     model, x = prepared.model, _tensor_specs(prepared.x)
     refusals: list[Exception] = []
     for candidate in prepared.y_candidates:
-        y = _tensor_specs(candidate)
         try:
-            _build_trackers(model, prepared.x, candidate)
-            concrete = _traced(model.train_step, (x, y))
+            _build_trackers(model, prepared.x, candidate, with_loss=with_loss)
+            return make((x, _tensor_specs(candidate)))
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
-        else:
-            return _tensorflow_step(model, model.train_step, (x, y), concrete, training=True)
     raise ModelError(
         f"The training step of {model.name!r} could not be traced: {refusals[0]}",
         hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
@@ -92,22 +103,19 @@ def predict_step(prepared: PreparedModel) -> TensorFlowStep:
     """The step of `predict`."""
     model, x = prepared.model, _tensor_specs(prepared.x)
     try:
-        concrete = _traced(model.predict_step, (x,))
+        return traced_step(model, model.predict_step, (x,), training=False)
     except Exception as error:
         raise ModelError(
             f"The prediction step of {model.name!r} could not be traced: {error}",
             hint="does `model.predict` run on the CPU with a batch of this shape?",
         ) from error
-    return _tensorflow_step(model, model.predict_step, (x,), concrete, training=False)
 
 
-def _traced(function: Callable[[Any], Any], data: tuple[Any, ...]) -> Any:
-    return tf.function(function, autograph=False).get_concrete_function(data)
-
-
-def _tensorflow_step(
-    model: Any, function: Callable[[Any], Any], data: tuple[Any, ...], concrete: Any, *, training: bool
+def traced_step(
+    model: Any, function: Callable[[Any], Any], data: tuple[Any, ...], *, training: bool = True
 ) -> TensorFlowStep:
+    """A function of `data`, with the variables that the model has by then."""
+    concrete = tf.function(function, autograph=False).get_concrete_function(data)
     owners = owners_of_variables(model)
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
@@ -148,13 +156,13 @@ def _step_variable(variable: Any, kind: Kind, layer: str | None) -> StepVariable
     )
 
 
-def _build_trackers(model: Any, x: Any, y: Any) -> None:
+def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
     """Make the variables of metrics and of the losses of several outputs, as `fit` does before its first step.
 
     Keras's own way of doing so traces the model once more; and it has no public name, hence the underscores.
     """
     trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
-    if model._compile_metrics is None and len(tf.nest.flatten(y)) < 2:
+    if model._compile_metrics is None and len(tf.nest.flatten(y)) < 2 and not with_loss:
         return  # one loss, which has no variables
     batch = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
     y_pred = model.compute_output_spec(batch)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.tensorflow.functions import StepFunctions
-from fitroom.backends.tensorflow.host import as_tensors, cut
+from fitroom.backends.tensorflow.host import as_tensors, cut, is_of_arrays
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.transaction import Transaction
 from fitroom.train.batch import Batch
@@ -44,7 +44,7 @@ class TensorFlowStepper:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if self._is_prepared:
             return
-        if self._is_kerass("train_step"):
+        if self._is_kerass("train_step") and is_of_arrays(batch):
             self.model._symbolic_build(data_batch=batch.data())  # no public name
         else:
             self._program("train_step").changed(as_tensors(batch).data())
@@ -95,7 +95,7 @@ class TensorFlowStepper:
         self._updates_in_place = False
 
     def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
-        sums = transaction.run(self._program("nothing_yet", may_jit=False))
+        sums = transaction.run(self._program("nothing_yet", may_jit=False), np.float32(0))
         for data, *shares in self._shared(transaction, parts):
             sums = transaction.run(self._program("part"), data, *shares, sums)
         num_samples = np.int32(sum(part.size for part in parts))

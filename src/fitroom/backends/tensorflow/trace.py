@@ -4,10 +4,17 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.keras_layers import cudnn_loops_note
-from fitroom.backends.prepared import prepared
+from fitroom.backends.prepared import PreparedModel, prepared
+from fitroom.backends.tensorflow.cut_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
+from fitroom.backends.tensorflow.cut_step import CutStep, cut_step
 from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.measured import check_card, lent_zeros, measured_peak_bytes
+from fitroom.backends.tensorflow.measured import (
+    check_card,
+    lent_zeros,
+    measured_peak_bytes,
+    measured_peak_bytes_of_parts,
+)
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import TensorFlowStep, predict_step, training_step
 from fitroom.backends.vendor import check_nvidia
@@ -35,11 +42,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     with prepared(model, request, lent_zeros if request.measure else lent_values) as ready:
-        step = training_step(ready) if request.training else predict_step(ready)
+        step = _step(ready, request)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
         notes = _jit_note(request) if jit else cudnn_loops_note(ready.model)
-        measured_bytes = measured_peak_bytes(step, jit=jit) if request.measure else None
+        measured_bytes = _measured(step, ready.model, request, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
         required_bytes=found.required_bytes,
@@ -53,12 +60,31 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     return traced if measured_bytes is None else traced.as_measured(measured_bytes)
 
 
-def _find(step: TensorFlowStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> "GraphFound | JittedFound":
+def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | CutStep:
+    if not request.training:
+        return predict_step(ready)
+    is_cut = (request.recipe.micro_batch or request.batch_size) < request.batch_size
+    return cut_step(ready) if is_cut else training_step(ready)
+
+
+def _find(
+    step: TensorFlowStep | CutStep, request: StepRequest, limit_bytes: int, *, jit: bool
+) -> "GraphFound | JittedFound":
+    if isinstance(step, CutStep):
+        if jit:
+            return jitted_timeline_of_parts(step, request, limit_bytes)
+        return graph_timeline_of_parts(step, request)
     if not jit:
         return graph_timeline(step, request)
     from fitroom.backends.tensorflow.jitted.estimate import jitted_timeline
 
     return jitted_timeline(step, request, limit_bytes)
+
+
+def _measured(step: TensorFlowStep | CutStep, model: Any, request: StepRequest, *, jit: bool) -> int:
+    if isinstance(step, CutStep):
+        return measured_peak_bytes_of_parts(step, model, request, jit=jit)
+    return measured_peak_bytes(step, jit=jit)
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.undisturbed import undisturbed
@@ -61,4 +62,8 @@ class Transaction:
 def _put_back(values: _Values) -> None:
     with undisturbed():
         for variable, value in values.values():
-            variable.assign(value)
+            with tf.device(variable.device):
+                if isinstance(value, np.ndarray):
+                    # There may be no memory left for both: what is in the way goes first.
+                    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.zeros((0,), variable.dtype))
+                tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -2,13 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from fitroom.backends.tensorflow.graph.attribution import Attribution
 from fitroom.backends.tensorflow.graph.convolution import PLAIN
 from fitroom.backends.tensorflow.graph.copies import with_copies
-from fitroom.backends.tensorflow.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.graph.grappler import names_of_outputs, optimised_graph
 from fitroom.backends.tensorflow.graph.program import Program, program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
 from fitroom.backends.tensorflow.graph.required import required_bytes
@@ -16,6 +16,7 @@ from fitroom.backends.tensorflow.graph.residents import Resident, residents_of
 from fitroom.backends.tensorflow.graph.scratch import scratch_plan
 from fitroom.backends.tensorflow.graph.values import Held
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+from fitroom.estimating.cards import Card
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
@@ -42,8 +43,8 @@ class GraphFound:
 
 def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
-    program = with_copies(program_of(optimised_graph(step, request.card)))
     residents = residents_of(step)
+    program = step_program(step, residents, request.card)
     usual = {taken: _usual_process(program, residents, branch=taken) for taken in _branches(program)}
     branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)
     return GraphFound(
@@ -52,6 +53,18 @@ def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
         typical_error=TYPICAL_ERROR,
         notes=_notes(program),
     )
+
+
+def step_program(step: TensorFlowStep, residents: Sequence[Resident], card: Card | None) -> Program:
+    """The step's program for the card, with what it leaves on it and what is held there while it runs."""
+    program = with_copies(program_of(optimised_graph(step, card)))
+    if step.returns_gradients:
+        names = names_of_outputs(step)
+        program = replace(program, results=frozenset(each.index for each in program.operations if each.name in names))
+    if step.holds_old:
+        changed = [each.name for each in residents if each.variable.kind != "gradients"]
+        program = replace(program, held=frozenset(changed))
+    return program
 
 
 def _usual_process(program: Program, residents: Sequence[Resident], *, branch: bool) -> Replayed:

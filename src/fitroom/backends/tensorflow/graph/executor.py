@@ -14,7 +14,7 @@ from typing import Any
 
 from fitroom.backends.tensorflow.graph.kernels import Kernels
 from fitroom.backends.tensorflow.graph.program import Operation, Program
-from fitroom.backends.tensorflow.graph.values import Value
+from fitroom.backends.tensorflow.graph.values import Held, TensorList, Value
 
 Watcher = Callable[[Operation], None]
 """Called before each operation that runs."""
@@ -95,6 +95,9 @@ class Executor:
         self._branch = branch
         main = _Iteration(_Frame(parent=None), 0)
         main.frame.iterations[0] = main
+        self._kept: list[Held | TensorList | None] = [self.kernels.variables.get(name) for name in self.program.held]
+        for held in self._kept:
+            self.kernels.holdings.hold(held)
         for index in self._roots:
             self._make_ready(index, main, is_dead=False)
         num_run = 0
@@ -113,6 +116,8 @@ class Executor:
             self._propagate(operation, iteration, outputs, is_dead=is_dead)
             iteration.num_outstanding -= 1
             self._clean_up(iteration)
+        for kept in self._kept:
+            self.kernels.holdings.release(kept)
         return num_run
 
     def _run(self, operation: Operation, given: dict[int, Value]) -> list[Value | None]:
@@ -131,6 +136,9 @@ class Executor:
         self, operation: Operation, iteration: _Iteration, outputs: Sequence[Value | None], *, is_dead: bool
     ) -> None:
         holdings = self.kernels.holdings
+        if operation.index in self.program.results and isinstance(outputs[0], Value):
+            holdings.hold(outputs[0].memory)
+            self._kept.append(outputs[0].memory)
         target: _Iteration | None = iteration
         if operation.op == "Enter" and not is_dead:
             frame = self._frame(operation.attributes, iteration)

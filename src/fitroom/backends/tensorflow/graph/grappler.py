@@ -13,6 +13,7 @@ from fitroom.estimating.cards import Card
 
 _CALL = "StatefulPartitionedCall"
 _END = "end_of_step"
+_OUTPUT = "output_{}_of_step"
 
 
 def optimised_graph(step: TensorFlowStep, card: Card | None) -> Any:
@@ -35,6 +36,11 @@ def optimised_graph(step: TensorFlowStep, card: Card | None) -> Any:
     return without_strictness(optimised, _CALL)
 
 
+def names_of_outputs(step: TensorFlowStep) -> frozenset[str]:
+    """The operations of the optimised graph that return the step's results."""
+    return frozenset(_OUTPUT.format(place) for place in range(len(step.concrete.graph.outputs)))
+
+
 def _call_step(graph_def: Any, step: TensorFlowStep) -> list[str]:
     """Add the step's inputs, a call of it and its outputs; the names of those to keep."""
     graph, function = step.concrete.graph, step.concrete.function_def
@@ -52,7 +58,7 @@ def _call_step(graph_def: Any, step: TensorFlowStep) -> list[str]:
     graph_def.node.add(name=_END, op="NoOp", input=[f"^{_CALL}"])
     kept = [_END]
     for place, tensor in enumerate(graph.outputs):
-        output = graph_def.node.add(name=f"output_{place}_of_step", op="Identity", input=[f"{_CALL}:{place}"])
+        output = graph_def.node.add(name=_OUTPUT.format(place), op="Identity", input=[f"{_CALL}:{place}"])
         output.attr["T"].type = tensor.dtype.as_datatype_enum
         kept.append(output.name)
     return kept

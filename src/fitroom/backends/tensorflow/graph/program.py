@@ -60,6 +60,12 @@ class Program:
     operations: tuple[Operation, ...]
     num_unknown: int
 
+    results: frozenset[int] = frozenset()
+    """Operations whose outputs stay until the program is done, and after."""
+
+    held: frozenset[str] = frozenset()
+    """Variables whose old values are held by others until the program is done, by the names of their handles."""
+
     def input_outputs(self, operation: Operation) -> list[Output]:
         """What each input of the operation is."""
         return [self.operations[source].outputs[slot] for source, slot in operation.inputs]

@@ -22,12 +22,20 @@ class Resident:
 
     variable: StepVariable
 
+    is_slot: bool = False
+    """Whether it begins as zeros that it shares with others like it. The first update gives it memory of its own; a
+    step without an update is one of later batches, when it has that already."""
+
 
 def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
     """All variables of a step in the order in which they are made."""
     names = {id(variable): name for name, variable in step.captures().items() if variable is not None}
     return tuple(
-        Resident(name=names.get(id(each), f"unused variable {at}"), variable=each)
+        Resident(
+            name=names.get(id(each), f"unused variable {at}"),
+            variable=each,
+            is_slot=each.kind == "optimizer" and bool(each.shape) and not step.returns_gradients,
+        )
         for at, each in enumerate(step.variables)
     )
 
@@ -41,8 +49,7 @@ def placed(residents: Iterable[Resident], holdings: Holdings) -> dict[str, Held]
         if not variable.size_bytes:
             continue
         like = (variable.shape, variable.dtype)
-        is_slot = variable.kind == "optimizer" and bool(variable.shape)
-        if is_slot and like in zeros:
+        if resident.is_slot and like in zeros:
             held = zeros[like]
             holdings.hold(held)
         else:
@@ -52,7 +59,7 @@ def placed(residents: Iterable[Resident], holdings: Holdings) -> dict[str, Held]
             for number in drawn:
                 holdings.release(number)
             held.variable = resident.name
-            if is_slot:
+            if resident.is_slot:
                 zeros[like] = held
         found[resident.name] = held
     return found

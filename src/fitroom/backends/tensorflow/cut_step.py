@@ -1,0 +1,73 @@
+"""The step of a batch in parts, traced without running it: what one part does, and the update at the end."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import UninitializedVariable  # the one kind without a value
+
+from fitroom.backends.keras_layers import owners_of_variables
+from fitroom.backends.keras_objective import Objective
+from fitroom.backends.prepared import PreparedModel
+from fitroom.backends.tensorflow.functions import StepFunctions
+from fitroom.backends.tensorflow.moves import Moves
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, given_targets, traced_step
+
+_SHARE = 0.5
+"""Of a part in the batch. Any will do that no compiler can leave out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutStep:
+    """The programs of a batch in parts. Sums of gradients are on the card in both, as variables of kind "gradients"."""
+
+    part: TensorFlowStep
+    update: TensorFlowStep
+
+
+def cut_step(prepared: PreparedModel) -> CutStep:
+    """The step of `fitroom.fit` in parts of the prepared size, with the first targets that the loss takes."""
+    model = prepared.model
+    objective = Objective(model)
+    objective.check_can_cut("train_step")
+    functions = StepFunctions(model, objective)
+    sums = _sums(model)
+
+    def given() -> dict[str, Any]:
+        return {
+            "gradients": [each.variable.read_value() for each in sums],
+            "moves": Moves(model).none(),
+            "losses": tf.zeros((1 + objective.num_losses,)),
+        }
+
+    def part(data: Any) -> dict[str, Any]:
+        shares = tf.fill((objective.num_losses,), _SHARE)
+        return functions.part(data, shares, tf.constant(_SHARE), given())
+
+    def update(data: Any) -> dict[str, Any]:
+        return functions.finish(given(), tf.constant(1))
+
+    def make(data: Any) -> CutStep:
+        steps = traced_step(model, part, data), traced_step(model, update, ())
+        first, last = (replace(step, variables=(*step.variables, *sums)) for step in steps)
+        return CutStep(part=replace(first, returns_gradients=True), update=replace(last, holds_old=True))
+
+    return given_targets(prepared, make, with_loss=True)
+
+
+def _sums(model: Any) -> list[StepVariable]:
+    owners = owners_of_variables(model)
+    sums = []
+    for weight in model.trainable_weights:
+        shape, dtype = tuple(weight.shape), tf.as_dtype(weight._dtype)
+        sums.append(
+            StepVariable(
+                variable=UninitializedVariable(shape=shape, dtype=dtype, trainable=False),
+                shape=shape,
+                dtype=dtype.name,
+                size_bytes=int(tf.TensorShape(shape).num_elements() * dtype.size),
+                kind="gradients",
+                layer=owners.get(id(weight)),
+            )
+        )
+    return sums
