@@ -11,10 +11,16 @@ from keras import layers
 
 from fitroom.backends.choose import current_backend
 from fitroom.backends.tensorflow import stepper as stepper_module
+from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
 from step_checks import assert_close, assert_identical, expected_of, numbers
 from transaction_checks import test_a_step_that_fails_leaves_every_bit_as_it_was as two_programs_leave_every_bit_too
+
+# Has to be said before TensorFlow starts.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
 
 test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was = two_programs_leave_every_bit_too
 
@@ -127,3 +133,12 @@ def test_a_batch_is_brought_ahead_to_the_host_alone():
     ahead = stepper.ahead(dense_batch(FIRST))
     assert ahead.x.device.endswith("CPU:0")
     assert stepper.ahead(ahead).x is ahead.x
+
+
+def test_a_model_on_several_devices_is_refused():
+    cpu = tf.config.list_logical_devices("CPU")
+    assert len(cpu) == 2
+    with tf.distribute.MirroredStrategy([each.name for each in cpu]).scope():
+        model = dense()
+    with pytest.raises(ModelError, match="2 devices"):
+        current_backend().stepper(model, jit=None).train(dense_batch(FIRST), FIRST)

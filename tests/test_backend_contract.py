@@ -39,7 +39,7 @@ def run_python(arguments: list[str], *, backend: str, keras_home: Path, **enviro
         cwd=TESTS.parent,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     if done.returncode:
         pytest.fail(f"{backend}: exit {done.returncode}\n{done.stdout[-8000:]}\n{done.stderr[-4000:]}", pytrace=False)

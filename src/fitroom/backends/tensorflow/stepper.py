@@ -12,6 +12,7 @@ from fitroom.backends.tensorflow.functions import StepFunctions
 from fitroom.backends.tensorflow.host import as_tensors, cut, is_of_arrays
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.transaction import Transaction
+from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
 
 SMALL_BYTES = 16 * 2**20
@@ -32,7 +33,7 @@ class TensorFlowStepper:
         self._jit = jit
         self._programs: dict[tuple[str, bool], Program] = {}
         self._is_prepared = False
-        self._keeps_step = True
+        self._changed_bytes = 0
         self._updates_in_place = False
 
     @property
@@ -44,11 +45,17 @@ class TensorFlowStepper:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if self._is_prepared:
             return
+        if (num_devices := self.model.distribute_strategy.num_replicas_in_sync) > 1:
+            raise ModelError(
+                f"The model {self.model.name!r} is distributed over {num_devices} devices. Expected: one.",
+                hint="`model.fit` trains it as it is; make the model outside of the strategy's scope to train it here",
+            )
         if self._is_kerass("train_step") and is_of_arrays(batch):
             self.model._symbolic_build(data_batch=batch.data())  # no public name
         else:
             self._program("train_step").changed(as_tensors(batch).data())
-        self._keeps_step = not self._is_kerass("train_step") or self._changed_bytes() <= SMALL_BYTES
+        changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
+        self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
         self._is_prepared = True
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -58,7 +65,9 @@ class TensorFlowStepper:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
             data = as_tensors(batch).data()
-            if self._keeps_step:
+            if not self._is_kerass("train_step"):
+                return dict(self._update(transaction, "train_step", data))
+            if self._changed_bytes <= SMALL_BYTES:
                 return dict(transaction.run(self._program("train_step"), data))
             gradients, logs = transaction.run(self._program("gradients"), data)
             self._update(transaction, "update", gradients)
@@ -102,7 +111,7 @@ class TensorFlowStepper:
         return dict(self._update(transaction, "finish", sums, num_samples))
 
     def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
-        """Change the weights. Where the device has no memory for old ones beside new ones, the host holds the old."""
+        """Run what changes the weights. Without memory for old ones beside new ones the host holds the old."""
         if not self._updates_in_place:
             try:
                 return transaction.run(self._program(name), *arguments)
@@ -141,10 +150,6 @@ class TensorFlowStepper:
 
     def _all_variables(self) -> list[Any]:
         return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
-
-    def _changed_bytes(self) -> int:
-        changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
-        return sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
 
     def _is_kerass(self, method: str) -> bool:
         return bool(getattr(type(self.model), method).__module__.startswith("keras."))
