@@ -1,11 +1,27 @@
-"""Makes the modules of this folder and of benchmarks/ importable, which `--import-mode=importlib` leaves out."""
+"""Makes the modules of this folder and of benchmarks/ importable, which `--import-mode=importlib` leaves out; and
+fixtures that several files share."""
 
+import gc
 import signal
 import sys
 from pathlib import Path
+
+import pytest
 
 # A shell that starts tests in the background has them ignore Ctrl-C, and processes inherit that: here it is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "benchmarks")]
+
+
+@pytest.fixture
+def never_collected(monkeypatch):
+    """Cycles stay, in a real step on PyTorch and in the traced one."""
+    from fitroom.backends.torch import collector
+
+    monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -13,17 +13,21 @@ SUM_OF_NUMBERS = 22296
 """Of the numbers that the 720 pictures carry."""
 
 
-def trained(*arguments: Any, limit_mb: int = LIMIT_MB) -> dict[str, Any]:
-    """What came of it."""
-    environment = os.environ | {
+def limited(limit_mb: int) -> dict[str, str]:
+    """The environment of a process whose TensorFlow has so much memory on the CPU, and dies of it as on a card."""
+    return os.environ | {
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_CPU_ALLOCATOR_USE_BFC": "true",
         "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mb),
         "TF_ENABLE_ONEDNN_OPTS": "0",  # its kernels crash when memory runs out
     }
+
+
+def trained(*arguments: Any, limit_mb: int = LIMIT_MB) -> dict[str, Any]:
+    """What came of it."""
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(command, env=limited(limit_mb), capture_output=True, text=True, timeout=1800)
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(results[-1][7:])

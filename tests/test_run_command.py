@@ -1,6 +1,5 @@
 """`fitroom run` on scripts as people write them, which die of memory without it. Real out-of-memory, no GPU."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pressure import limited
 from test_backend_contract import needs
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -15,16 +15,9 @@ BATCH_SIZE, EPOCHS = 512, 2
 LIMIT_MB = 300
 
 
-def run(*command, **more):
-    environment = os.environ | {
-        "KERAS_BACKEND": "tensorflow",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_CPU_ALLOCATOR_USE_BFC": "true",
-        "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(LIMIT_MB),
-        "TF_ENABLE_ONEDNN_OPTS": "0",  # its kernels crash when memory runs out
-    }
+def run(*command):
     command = [sys.executable, *map(str, command)]
-    return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, env=limited(LIMIT_MB), capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")

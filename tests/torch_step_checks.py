@@ -14,7 +14,7 @@ from keras import layers
 import fitroom
 from fitroom import Recipe
 from fitroom.backends.prepared import prepared
-from fitroom.backends.torch import collector, updates
+from fitroom.backends.torch import updates
 from fitroom.backends.torch.platform import cpu
 from fitroom.backends.torch.step import training_steps
 from fitroom.backends.torch.stepper import TorchStepper
@@ -234,16 +234,6 @@ def test_modules_are_in_the_mode_of_fit_and_of_evaluate():
 
 
 # Its memory, as predicted.
-
-
-@pytest.fixture
-def never_collected(monkeypatch):
-    """Cycles stay, in the real step and in the traced one."""
-    monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def real_peak(model, batch_size, micro_batch):

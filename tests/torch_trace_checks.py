@@ -15,7 +15,7 @@ from keras import layers
 import fitroom
 from fitroom import BackendError, InputError, ModelError, Recipe
 from fitroom.backends.prepared import prepared
-from fitroom.backends.torch import collector, measured, trace
+from fitroom.backends.torch import measured, trace
 from fitroom.backends.torch.kernels.reductions import scratch_bytes
 from fitroom.backends.torch.platform import cpu
 from fitroom.backends.torch.step import training_steps
@@ -71,16 +71,6 @@ def state_of(model: keras.Model) -> list[np.ndarray]:
 
 
 # Beside real steps on PyTorch's CPU.
-
-
-@pytest.fixture
-def never_collected(monkeypatch):
-    """Cycles stay, in the real step and in the traced one."""
-    monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def real_step(model: keras.Model, batch_size: int) -> list[int]:
