@@ -1,0 +1,73 @@
+"""What a loss divides by, as far as it is known without trying it."""
+
+from typing import Any, Literal
+
+Kind = Literal["mean", "sum", "weighted", "counted"]
+"""What a loss divides by: samples, nothing, sample weights, or what only a forward pass can count (masks)."""
+
+_SEPARABLE = {
+    "mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error",
+    "huber", "log_cosh", "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
+    "categorical_focal_crossentropy", "sparse_categorical_crossentropy", "hinge", "squared_hinge", "categorical_hinge",
+    "kl_divergence", "poisson", "cosine_similarity", "ctc",
+}  # fmt: skip
+"""Of Keras's own losses those that are known to take each sample by itself; all others are tried out. By the names of
+their functions, which a class of Keras's wraps, as a loss that is given by its name is."""
+
+
+def may_mask(model: Any) -> bool:
+    """Whether a layer may give its outputs a mask, which a loss then divides by."""
+    import keras
+
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Masking) or getattr(layer, "mask_zero", False):
+            return True
+        is_own = not type(layer).__module__.startswith("keras.")
+        if is_own and type(layer).compute_mask is not keras.layers.Layer.compute_mask and layer is not model:
+            return True
+    return False
+
+
+def kind_of(loss: Any, *, may_mask: bool) -> Kind | None:
+    """What is known of a loss without trying it."""
+    function = getattr(loss, "fn", None)
+    are_kerass = all(getattr(each, "__module__", "").startswith("keras.") for each in (type(loss), function))
+    if not are_kerass or getattr(function, "__name__", "") not in _SEPARABLE:
+        return None
+    if getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1:  # along the samples, it may be
+        return None
+    if loss.reduction == "sum":
+        return "sum"
+    if may_mask or getattr(loss, "ignore_class", None) is not None:
+        return "counted"
+    return "weighted" if loss.reduction == "mean_with_sample_weight" else "mean"
+
+
+def divisor_of(loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
+    """What Keras divides the sum of the samples' losses by."""
+    from keras import ops
+
+    values = loss.call(ops.cast(y_true, loss.dtype), ops.cast(y_pred, loss.dtype))
+    masks = [mask for mask in (_mask_of(y_pred), _mask_of(values)) if mask is not None]
+    kept = None
+    for mask in masks:
+        mask = ops.cast(mask, "float32")
+        kept = mask if kept is None else kept * mask
+    if loss.reduction == "mean_with_sample_weight" and (weight is not None or kept is not None):
+        if weight is None:
+            return ops.sum(kept)
+        weight = ops.cast(weight, "float32")
+        if kept is not None and len(weight.shape) == len(kept.shape) - 1:
+            weight = ops.expand_dims(weight, -1)
+        return ops.sum(weight if kept is None else weight * kept)
+    num_values = ops.cast(ops.size(values), "float32")
+    if kept is None:
+        return num_values
+    return num_values * ops.sum(kept) / ops.cast(ops.size(kept), "float32")
+
+
+def _mask_of(tensor: Any) -> Any:
+    # Of tensors that take no attributes (JAX's in a trace) Keras keeps masks aside, and gives no public way to them.
+    from keras.src.backend import get_keras_mask
+
+    return get_keras_mask(tensor)

@@ -1,0 +1,115 @@
+"""Losses that Keras did not bring, tried out: is the loss of a few samples the mean or the sum over their parts?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fitroom.backends.keras_loss_kinds import Kind
+from fitroom.backends.keras_served_losses import losses_served_by
+from fitroom.errors import ModelError
+from fitroom.train.batch import Batch
+
+TRIED_SAMPLES = 6
+_TOLERANCE = 1e-5
+
+
+class TriedLosses:
+    """The losses of a compiled model, which show what they divide by, or that they couple the samples of a batch."""
+
+    def __init__(self, compile_loss: Any) -> None:
+        self._compile_loss = compile_loss
+        self._losses = [served.loss for served in compile_loss._flat_losses]
+
+    def kinds(self, few: Batch, predict: Callable[[Any], Any]) -> list[Kind]:
+        """What each loss divides by; `predict` gives the model's outputs for some inputs."""
+        if few.size < 2:
+            raise ModelError("A loss that Keras did not bring cannot be cut into micro-batches of one sample.")
+        outputs = predict(few.x)
+        whole = self._values(few, outputs)
+        # More than one way to cut: the parts of one may be alike by chance.
+        cuts = [self._cut_values(few, outputs, first) for first in range(1, few.size)]
+        kinds: list[Kind] = []
+        for index, loss in enumerate(self._losses):
+            kind: Kind = "weighted" if loss.reduction == "mean_with_sample_weight" else "mean"
+            if all(_close(whole[index], cut.mean(index, kind)) for cut in cuts):
+                kinds.append(kind)
+            elif all(_close(whole[index], cut.left[index] + cut.right[index]) for cut in cuts):
+                kinds.append("sum")
+            else:
+                raise ModelError(
+                    f"The loss {loss.name!r} couples the samples of a batch: its value for {few.size} samples "
+                    f"({whole[index]:.6g}) is neither the mean nor the sum of its values for their parts.",
+                    hint="such a batch cannot be cut into micro-batches; a smaller batch_size or image size can help",
+                )
+        return kinds
+
+    def _cut_values(self, few: Batch, outputs: Any, first: int) -> "_Cut":
+        left, right = few.part(0, first), few.part(first, few.size)
+        weighted = few.sample_weight is not None
+        return _Cut(
+            left=self._values(left, _sliced(outputs, 0, first)),
+            right=self._values(right, _sliced(outputs, first, few.size)),
+            share=first / few.size,
+            weight_shares=[
+                weight_of(self._compile_loss, left, index) / weight_of(self._compile_loss, few, index)
+                for index in range(len(self._losses) if weighted else 0)
+            ],
+        )
+
+    def _values(self, part: Batch, y_pred: Any) -> list[float]:
+        import keras
+        from keras import ops
+
+        values: list[float] = []
+
+        def record(index: int, loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
+            value = loss(y_true, y_pred, weight)
+            values.append(float(ops.convert_to_numpy(ops.sum(value))))
+            return value
+
+        as_tensors = part.mapped(ops.convert_to_tensor)
+        outputs = keras.tree.map_structure(ops.convert_to_tensor, y_pred)
+        with losses_served_by(self._compile_loss, record):
+            self._compile_loss(as_tensors.y, outputs, as_tensors.sample_weight)
+        return values
+
+
+def weight_of(compile_loss: Any, part: Batch, index: int) -> float:
+    """The sum of the sample weights that one of the losses takes."""
+    from keras import ops
+
+    weights = part.sample_weight
+    if isinstance(weights, dict | list | tuple):
+        for key in compile_loss._flat_losses[index].path:
+            weights = weights[key]
+    return float(np.sum(ops.convert_to_numpy(weights)))  # a user's own loader may have put them on the card
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """What the losses are for the two parts of a few samples."""
+
+    left: list[float]
+    right: list[float]
+    share: float
+    """The left part's, by samples."""
+
+    weight_shares: list[float]
+    """The same by sample weights, for each loss; empty where there are none."""
+
+    def mean(self, index: int, kind: Kind) -> float:
+        """The mean of the parts."""
+        share = self.weight_shares[index] if kind == "weighted" and self.weight_shares else self.share
+        return share * self.left[index] + (1 - share) * self.right[index]
+
+
+def _sliced(structure: Any, start: int, stop: int) -> Any:
+    import keras
+
+    return keras.tree.map_structure(lambda leaf: leaf[start:stop], structure)
+
+
+def _close(one: float, other: float) -> bool:
+    return bool(np.isclose(one, other, rtol=_TOLERANCE, atol=1e-6))
