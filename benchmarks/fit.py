@@ -14,6 +14,8 @@ where else). `--quick` makes it short, to see that it runs.
 """
 
 import argparse
+import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--only", choices=TRAININGS, help="one of the two trainings")
     parser.add_argument("--steps", type=int, help="updates in an epoch that is timed")
+    parser.add_argument("--turns", type=Path, help="a file: several may compile at once, and are timed one by one")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -94,16 +98,35 @@ def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def by_turns(arguments: argparse.Namespace, one: Any, other: Any) -> dict[str, Any]:
+def by_turns(arguments: argparse.Namespace, pairs: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Two ways of training by turns; each is a function that trains some steps and gives seconds a step."""
-    for way in (one, other):
-        way()  # compiles, and warms up
+    with turn(arguments, fcntl.LOCK_SH):
+        for pair in pairs.values():
+            for way in pair:
+                way()  # compiles, and warms up
+    with turn(arguments, fcntl.LOCK_EX):
+        return {name: compared(arguments, *pair) for name, pair in pairs.items()}
+
+
+def compared(arguments: argparse.Namespace, one: Any, other: Any) -> dict[str, Any]:
+    """Seconds a step of each, and the ratio."""
     found: dict[Any, list[float]] = {one: [], other: []}
     for number in range(2 if arguments.quick else arguments.rounds):
         for way in (one, other) if number % 2 else (other, one):
             found[way].append(way())
     seconds = [round(statistics.median(found[way]), 5) for way in (one, other)]
     return {"ratio": round(seconds[1] / seconds[0], 4), "seconds": dict(zip(WAYS, seconds, strict=True))}
+
+
+@contextlib.contextmanager
+def turn(arguments: argparse.Namespace, kind: int) -> Iterator[None]:
+    """While other benchmarks that were given the same file only compile, or do nothing at all."""
+    if arguments.turns is None:
+        yield
+        return
+    with arguments.turns.open("a") as file:
+        fcntl.flock(file, kind)
+        yield
 
 
 def speed(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +144,7 @@ def speed(arguments: argparse.Namespace) -> dict[str, Any]:
             setting.timed(lambda *a, **k: fitroom.fit(twin, *a, recipe=recipe, **k), batch_size=4 * size),
         ),
     }
-    found = {name: by_turns(arguments, *ways[name]) for name in TRAININGS if arguments.only in (None, name)}
+    found = by_turns(arguments, {name: ways[name] for name in TRAININGS if arguments.only in (None, name)})
     sizes = {"batch_size": setting.batch_size, "micro_batch": size, "parts": 4}
     return facts(arguments) | sizes | found
 
@@ -139,8 +162,8 @@ def checkpoint(arguments: argparse.Namespace) -> dict[str, Any]:
         return fitroom.fit(twin, *positional, run_dir=f"{folder}/{next(count)}", **named)
 
     plain = setting.timed(lambda *a, **k: fitroom.fit(model, *a, **k), seconds=2 * arguments.every)
-    both = by_turns(arguments, plain, setting.timed(kept, seconds=2 * arguments.every))
-    return facts(arguments) | both | {"every_s": arguments.every}
+    both = by_turns(arguments, {"both": (plain, setting.timed(kept, seconds=2 * arguments.every))})
+    return facts(arguments) | both["both"] | {"every_s": arguments.every}
 
 
 def memory(arguments: argparse.Namespace, training: str, way: str) -> dict[str, Any]:

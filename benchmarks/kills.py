@@ -1,13 +1,14 @@
 """Fifty kills at random moments: is the result bit for bit that of a run that was never killed?
 
-    python benchmarks/kills.py torch [--kills 50] [--runs 5]      # or jax, tensorflow
+    python benchmarks/kills.py torch [--kills 50] [--runs 10]      # or jax, tensorflow
 
 Writes a line of results/kills.jsonl. The training is that of tests/killed_run.py, on the CPU.
 """
 
 import argparse
-import importlib.metadata
+import importlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -26,7 +27,9 @@ def main() -> None:
     parser.add_argument("backend", choices=("jax", "torch", "tensorflow"))
     parser.add_argument("--kills", type=int, default=50, help="in all")
     parser.add_argument("--runs", type=int, default=10, help="trainings that share them")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = arguments.backend
     started, kills, same = time.time(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         expected, _ = trained(Path(folder) / "undisturbed", arguments.backend)
@@ -36,17 +39,16 @@ def main() -> None:
             kills += done
             same += found == expected
             print(f"run {number}: {done} kills, {'the same' if found == expected else 'NOT the same'}", flush=True)
-    distribution = {"tensorflow": "tensorflow-cpu"}.get(arguments.backend, arguments.backend)
     result = {
         "backend": arguments.backend,
         "kills": kills,
         "runs": arguments.runs,
         "bit_identical": same,
         "seconds": round(time.time() - started),
-        "versions": {name: importlib.metadata.version(name) for name in (distribution, "keras")},
+        "versions": {name: importlib.import_module(name).__version__ for name in (arguments.backend, "keras")},
         "date": time.strftime("%Y-%m-%d"),
     }
-    with RESULTS.open("a") as lines:
+    with arguments.out.open("a") as lines:
         lines.write(json.dumps(result) + "\n")
     print(json.dumps(result))
     sys.exit(0 if same == arguments.runs else 1)
