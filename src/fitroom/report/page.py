@@ -1,9 +1,7 @@
 """An estimate as one self-contained HTML page: no network, for phone and desktop, light and dark."""
 
-import json
 import re
 from html import escape
-from importlib.resources import files
 from string import Template
 
 from fitroom import __version__
@@ -11,7 +9,9 @@ from fitroom.estimating.result import Estimate
 from fitroom.report import words
 from fitroom.report.columns import columns
 from fitroom.report.figure import NARROW, WIDE, Layout, draw
+from fitroom.report.markup import asset, script_json
 from fitroom.report.palette import ALARM, INK, KIND_COLOURS, LINE, MUTED, PAPER, PHASE_COLOURS
+from fitroom.report.rows import kind_rows, layer_rows
 from fitroom.units import format_bytes
 
 _THEME = {INK: "--ink", MUTED: "--muted", LINE: "--line", ALARM: "--alarm", PAPER: "--card"} | {
@@ -23,20 +23,20 @@ _THEME = {INK: "--ink", MUTED: "--muted", LINE: "--line", ALARM: "--alarm", PAPE
 def page(estimate: Estimate) -> str:
     """The whole page as text. Whatever comes from the model is escaped."""
     versions = [*estimate.versions.items(), ("fitroom", __version__)]
-    return Template(_asset("page.html")).substitute(
-        style=_asset("page.css"),
-        script=_asset("page.js"),
+    return Template(asset("page.html")).substitute(
+        style=asset("base.css") + asset("page.css"),
+        script=asset("format.js") + asset("page.js"),
         title=escape(words.headline(estimate)),
         verdict=escape(words.verdict(estimate)),
         verdict_class="fits" if estimate.fits else "exceeds",
         sizes=_sizes(estimate),
         plots=_plot(estimate, WIDE, "wide") + _plot(estimate, NARROW, "narrow"),
         data=_hover_data(estimate),
-        kinds=_kinds(estimate),
+        kinds=kind_rows(estimate),
         phases=_phases(estimate),
         place=escape(words.peak_place(estimate)),
         num_layers=f"{len(estimate.by_layer):,}",
-        layers=_layers(estimate),
+        layers=layer_rows(estimate),
         notes=_notes(estimate),
         method=escape(words.found_by(estimate)),
         took=words.took(estimate),
@@ -74,34 +74,10 @@ def _themed(style: str) -> str:
     return re.sub(r"font-family: [^;\"]*;? ?", "", style)
 
 
-def _kinds(estimate: Estimate) -> str:
-    """Doubles as the legend, so it has the order of the stack, the top first."""
-    sizes = estimate.by_kind
-    in_use = columns(estimate.timeline).bytes_of
-    return "\n".join(
-        f'<tr><th scope="row"><i style="background:{KIND_COLOURS[kind]}"></i>{kind}</th>'
-        f"<td>{format_bytes(sizes[kind])}</td>"
-        f"<td>{words.percent(sizes[kind], estimate.timeline.peak_bytes)}</td></tr>"
-        for kind in reversed(KIND_COLOURS)
-        if kind in in_use
-    )
-
-
 def _phases(estimate: Estimate) -> str:
     return "\n".join(
         f'<tr><th scope="row">{phase}</th><td>{format_bytes(size)}</td></tr>'
         for phase, size in estimate.by_phase.items()
-    )
-
-
-def _layers(estimate: Estimate) -> str:
-    rows = estimate.by_layer
-    largest = max((row.bytes for row in rows), default=0) or 1
-    return "\n".join(
-        f'<tr style="--share:{100 * row.bytes / largest:.1f}%"><th scope="row">{escape(row.layer)}</th>'
-        f"<td>{format_bytes(row.bytes)}</td>"
-        f"<td>{words.percent(row.bytes, estimate.timeline.peak_bytes)}</td></tr>"
-        for row in rows
     )
 
 
@@ -113,7 +89,7 @@ def _notes(estimate: Estimate) -> str:
 
 
 def _hover_data(estimate: Estimate) -> str:
-    """What the script shows of each column. A `<` could end the element it stands in, so there is none."""
+    """What the script shows of each column."""
     cut = columns(estimate.timeline)
     layers = list(dict.fromkeys(moment.layer for moment in cut.moments))
     number = {layer: index for index, layer in enumerate(layers)}
@@ -131,8 +107,4 @@ def _hover_data(estimate: Estimate) -> str:
             if kind in cut.bytes_of
         ],
     }
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _asset(name: str) -> str:
-    return files("fitroom.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return script_json(data)

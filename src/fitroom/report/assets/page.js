@@ -1,4 +1,3 @@
-"use strict";
 // Shows the operation under the pointer, or under the arrow keys. The page is whole without it.
 (() => {
   const step = JSON.parse(document.getElementById("step-data").textContent);
@@ -6,13 +5,6 @@
   const tip = document.getElementById("tip");
   const numColumns = step.shown.length;
   let column = step.peak;
-
-  const formatBytes = (bytes) => {
-    for (const [unit, factor, digits] of [["GiB", 2 ** 30, 2], ["MiB", 2 ** 20, 1], ["KiB", 2 ** 10, 1]]) {
-      if (bytes >= factor) return `${(bytes / factor).toFixed(digits)} ${unit}`;
-    }
-    return `${bytes} B`;
-  };
 
   const element = (tag, ...children) => {
     const made = document.createElement(tag);
@@ -24,6 +16,7 @@
     const label = element("span", name);
     if (colour) {
       const swatch = element("i");
+      swatch.className = "swatch";
       swatch.style.background = colour;
       label.prepend(swatch);
     }

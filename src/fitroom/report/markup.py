@@ -1,0 +1,46 @@
+"""Pieces of a page: what is in a file of `assets/`, names that are only names, tables."""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+
+def asset(name: str) -> str:
+    """The text of a file in `assets/`."""
+    return files("fitroom.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
+
+
+def script_json(data: Any) -> str:
+    """JSON to stand in a `<script>`. A `<` could end that element, so there is none.
+
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\\\u003c/script>"}'
+    """
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def name(text: str) -> str:
+    """A user's name for something, escaped and kept apart from the direction of the text around it.
+
+    >>> name("<daisy>")
+    '<bdi>&lt;daisy&gt;</bdi>'
+    """
+    return f"<bdi>{escape(text)}</bdi>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", kind: str = "") -> str:
+    """A table whose first column names its rows. Cells are HTML already."""
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
+    body = "\n".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+        for first, *others in rows
+    )
+    titled = f"<caption>{caption}</caption>" if caption else ""
+    return f'<table class="{kind}">{titled}<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def details(summary: str, body: str) -> str:
+    """What is folded away until it is asked for."""
+    return f'<details><summary>{summary}</summary><div class="folded">{body}</div></details>'
