@@ -120,6 +120,7 @@ class Loop:
         depth = 0 if self.keeper.records and self.source.resumes != "exactly" else 1
         with prefetched(batches, self.transaction.stepper.ahead, depth, record=self.keeper.records) as items:
             for number, item in enumerate(items, start=position.batch):
+                self.events.where = {"epoch": position.epoch, "batch": number}
                 self.callbacks.on_train_batch_begin(number)
                 logs = self.transaction.train(item.batch)
                 watch.look(logs, position.epoch, number)
@@ -133,6 +134,7 @@ class Loop:
     def _validated(self, validation: Validation) -> dict[str, Any]:
         model, callbacks = self.model, self.callbacks
         model.stop_evaluating = False
+        self.events.where.pop("batch", None)
         callbacks.on_test_begin()
         model.reset_metrics()
         logs: dict[str, Any] = {}

@@ -34,6 +34,10 @@ class Sizing:
         """For a batch of this size."""
         return min(size for size in (self.current, self.ceiling, batch_size) if size is not None)
 
+    def last_done(self, batch_size: int) -> int:
+        """How many were at once in the update before, in a batch of this size. A larger size to be tried is next."""
+        return min(size for size in (self.fell_from or self.current, self.ceiling, batch_size) if size is not None)
+
     def failed(self, samples: int) -> int:
         """Out of memory with this many at once: the size to go on with."""
         if self.fell_from is not None and self.fell_from < samples:

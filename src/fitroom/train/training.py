@@ -99,6 +99,9 @@ class Training:
                 steps=source.num_batches,
                 model=self.model,
             )
+            for callback in known.callbacks:
+                if hasattr(callback, "set_sizing"):  # as Keras's `set_model`: for those who show the micro-batch
+                    callback.set_sizing(transaction.training)
             keeper = run and run.begin(
                 model=self.model,
                 source=source,

@@ -10,7 +10,6 @@ lock           which process works in it
 
 import contextlib
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Literal
 from fitroom.errors import InputError
 from fitroom.train.run.difference import first_difference
 from fitroom.train.run.durable import PARTIAL, remove_partial, sync_folder, write_json
+from fitroom.train.run.json_lines import append_line, finite, read_lines
 from fitroom.train.run.lock import FolderLock
 from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
 
@@ -119,20 +119,11 @@ class RunFolder:
 
     def log(self, event: dict[str, Any]) -> None:
         """Add an event to the log. A log that cannot be written is no reason to stop."""
-        line = json.dumps({"time": _now()} | event, default=str).encode() + b"\n"
-        with contextlib.suppress(OSError), open(self.path / "log.jsonl", "a+b") as file:
-            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-                line = b"\n" + line  # a kill cut the last one short
-            file.write(line)
+        append_line(self.path / "log.jsonl", {"time": _now()} | event)
 
     def events(self) -> list[dict[str, Any]]:
         """What the log holds; a line that a kill cut short is left out."""
-        found: list[dict[str, Any]] = []
-        with contextlib.suppress(OSError):
-            for line in (self.path / "log.jsonl").read_bytes().splitlines():
-                with contextlib.suppress(ValueError):
-                    found.append(json.loads(line))
-        return found
+        return read_lines(self.path / "log.jsonl")
 
     def write_history(self, history: dict[str, list[Any]]) -> None:
         """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null.
@@ -140,7 +131,7 @@ class RunFolder:
         The checkpoint has them as they are, so that a full disk is no reason to stop here either.
         """
         with contextlib.suppress(OSError):
-            write_json(self.path / "history.json", _finite(history))
+            write_json(self.path / "history.json", finite(history))
 
     def save_model(self, model: Any) -> Path:
         """Write the finished model, whole or not at all."""
@@ -186,17 +177,6 @@ class RunFolder:
 
 def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    if isinstance(value, str | bool | int | None):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 def _now() -> str:
