@@ -33,27 +33,44 @@ def is_application(text: str) -> bool:
 
 
 def build_application(source: "ModelSource") -> Any:
-    """The model by its name in any spelling: "xception", "ResNet-50", "efficientnet_b0"."""
-    import keras
+    """The model by its name in any spelling ("xception", "ResNet-50", "efficientnet_b0"), without values."""
+    name = application_name(source.text)
+    size = source.image_size or (DEFAULT_IMAGE_SIZE if name in _OF_ANY_SIZE else None)
+    shape = (size, size, 3) if size else None
+    with without_values():
+        return _built(name, source, weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES)
 
+
+def build_features(source: "ModelSource", pictures: Any, *, weights: str | None) -> Any:
+    """The same without its classifier and with values: from pictures, a symbolic tensor, to one vector each."""
+    options = {"input_tensor": pictures, "input_shape": tuple(pictures.shape[1:])}
+    name = application_name(source.text)
+    return _built(name, source, weights=weights, include_top=False, pooling="avg", **options)
+
+
+def application_name(text: str) -> str:
+    """The name as Keras spells it."""
     builders = application_names()
-    by_spelling = {_plain(name): name for name in builders}
-    name = by_spelling.get(_plain(source.text))
+    name = {_plain(name): name for name in builders}.get(_plain(text))
     if name is None:
         raise UnknownNameError(
             "model",
-            source.text,
+            text,
             builders,
             more="a model is a name of keras.applications, a .keras file, or file.py:function",
         )
-    size = source.image_size or (DEFAULT_IMAGE_SIZE if name in _OF_ANY_SIZE else None)
-    shape = (size, size, 3) if size else None
+    return name
+
+
+def _built(name: str, source: "ModelSource", **options: Any) -> Any:
+    import keras
+
     if source.precision:
         keras.config.set_dtype_policy(source.precision)
     try:
-        with without_values():
-            return builders[name](weights=None, input_shape=shape, classes=source.classes or DEFAULT_CLASSES)
+        return application_names()[name](**options)
     except ValueError as error:
+        size = source.image_size
         pictures = f" at {size} x {size}" if size else ""
         raise ModelError(
             f"{name} cannot be built{pictures}: {str(error).strip()}",

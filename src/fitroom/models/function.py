@@ -8,10 +8,15 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fitroom.errors import InputError, ModelError, UnknownNameError
+from fitroom.models.application import DEFAULT_CLASSES, DEFAULT_IMAGE_SIZE
 
+if TYPE_CHECKING:
+    from fitroom.models.source import ModelSource
+
+_USUAL = {"classes": DEFAULT_CLASSES, "image_size": DEFAULT_IMAGE_SIZE}
 _FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
 
 
@@ -20,8 +25,12 @@ def is_function(text: str) -> bool:
     return _FUNCTION.fullmatch(text) is not None or text.rstrip(":").endswith(".py")
 
 
-def call_function(text: str, precision: str | None) -> Any:
-    """The model that the function returns. What it prints goes to stderr: stdout is for results."""
+def call_function(source: "ModelSource") -> Any:
+    """The model that the function returns. What it prints goes to stderr: stdout is for results.
+
+    A function that has parameters called `classes` and `image_size` is told them.
+    """
+    text = source.text.strip()
     match = _FUNCTION.fullmatch(text)
     if match is None:
         raise InputError(
@@ -30,7 +39,7 @@ def call_function(text: str, precision: str | None) -> Any:
         )
     with contextlib.redirect_stdout(sys.stderr):
         function = _find(_load(match["place"]), match["name"], text)
-        return _call(function, text, precision)
+        return _call(function, source)
 
 
 def _load(place: str) -> ModuleType:
@@ -80,13 +89,15 @@ def _find(module: ModuleType, name: str, text: str) -> Any:
     return found
 
 
-def _call(function: Any, text: str, precision: str | None) -> Any:
+def _call(function: Any, source: "ModelSource") -> Any:
     import keras
 
-    if precision:
-        keras.config.set_dtype_policy(precision)
+    text = source.text.strip()
+    told = _told(function, source)
+    if source.precision:
+        keras.config.set_dtype_policy(source.precision)
     try:
-        model = function()
+        model = function(**told)
     except (Exception, SystemExit) as error:
         raise _failed(text, error) from error
     if not isinstance(model, keras.Model):
@@ -95,6 +106,23 @@ def _call(function: Any, text: str, precision: str | None) -> Any:
             hint="return the model from the function, built and, if you like, compiled",
         )
     return model
+
+
+def _told(function: Any, source: "ModelSource") -> dict[str, int]:
+    """What a function that asks for `classes` or `image_size` is told; a usual number where nobody has said."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable of C
+        parameters = {}  # type: ignore[assignment]
+    if source.classes is not None and "classes" not in parameters:
+        raise InputError(
+            f"{source.text} takes no `classes`. Received: --classes {source.classes}.",
+            hint="leave it out: the model brings its own last layer; or write `def make_model(classes):`",
+        )
+    known = dict(source.offers) | ({} if source.classes is None else {"classes": source.classes})
+    required = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
+    usual = {name: number for name, number in _USUAL.items() if name in required}
+    return {name: number for name, number in (usual | known).items() if name in parameters}
 
 
 def _failed(place: str, error: BaseException) -> ModelError:

@@ -1,4 +1,4 @@
-"""Models from `.keras` files, read in Keras's safe mode and without their weights' values."""
+"""Models from `.keras` files, read in Keras's safe mode, with their weights' values or without."""
 
 import json
 import re
@@ -19,18 +19,21 @@ def is_keras_file(text: str) -> bool:
     return text.endswith((".keras", ".h5", ".hdf5")) or Path(text).exists()
 
 
-def read_model(text: str, *, unsafe: bool) -> Any:
-    """The model of the file, compiled as it was saved."""
+def read_model(text: str, *, unsafe: bool, values: bool = False) -> Any:
+    """The model of the file: without values, compiled as it was saved; or with them, and not compiled."""
     path = Path(text)
     config = _read_config(path)
     compile_config = config.pop("compile_config", None)
     try:
         import keras
 
-        with without_values():
-            model = keras.saving.deserialize_keras_object(config, safe_mode=not unsafe)
-        if compile_config:
-            model.compile(**keras.saving.deserialize_keras_object(compile_config, safe_mode=not unsafe))
+        if values:
+            model = keras.saving.load_model(path, compile=False, safe_mode=not unsafe)
+        else:
+            with without_values():
+                model = keras.saving.deserialize_keras_object(config, safe_mode=not unsafe)
+            if compile_config:
+                model.compile(**keras.saving.deserialize_keras_object(compile_config, safe_mode=not unsafe))
     except Exception as error:
         raise _unreadable(path, error, unsafe) from error
     if not isinstance(model, keras.Model):

@@ -1,9 +1,12 @@
 """A model by what the user typed: a name of `keras.applications`, a `.keras` file, or a function that builds it."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from fitroom.errors import InputError
+
+Kind = Literal["function", "file", "name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,10 @@ class ModelSource:
     """Height and width of the pictures; None for the model's own."""
 
     classes: int | None = None
-    """Units of the last layer of a ready-made model."""
+    """Units of the last layer, of a ready-made model or of a function that takes `classes`."""
+
+    offers: Mapping[str, int] = field(default_factory=dict)
+    """What a function is told, if it has parameters of these names: `classes`, `image_size`."""
 
     precision: str | None = None
     """The dtype policy to build it in."""
@@ -23,25 +29,37 @@ class ModelSource:
     unsafe: bool = False
     """Whether a file may bring code of its own, as a Lambda layer does."""
 
+    values: bool = False
+    """Whether the weights of a file are read; an estimate needs no more than their shapes."""
+
 
 def load_model(source: ModelSource) -> Any:
-    """The model, built. Ready-made ones and files come without values, since shapes are all an estimate needs."""
+    """The model, built. Ready-made ones come without values, since shapes are all an estimate needs."""
     from fitroom.models import application, function, keras_file
 
-    text = source.text.strip()
+    kind = kind_of(source.text)
+    if kind == "function":
+        return function.call_function(source)
+    if kind == "file":
+        _check_is_whole(source)
+        return keras_file.read_model(source.text.strip(), unsafe=source.unsafe, values=source.values)
+    return application.build_application(source)
+
+
+def kind_of(text: str) -> Kind:
+    """What the text means."""
+    from fitroom.models import application, function, keras_file
+
+    text = text.strip()
     if not text:
         raise InputError(
             "The model's name is empty.",
             hint="give a name such as xception, a .keras file, or file.py:function",
         )
     if function.is_function(text):
-        _check_is_whole(source)
-        return function.call_function(text, source.precision)
+        return "function"
     # A name comes before a file or folder that happens to be called the same, as checkpoints often are.
-    if keras_file.is_keras_file(text) and not application.is_application(text):
-        _check_is_whole(source)
-        return keras_file.read_model(text, unsafe=source.unsafe)
-    return application.build_application(source)
+    return "file" if keras_file.is_keras_file(text) and not application.is_application(text) else "name"
 
 
 def _check_is_whole(source: ModelSource) -> None:
