@@ -1,0 +1,28 @@
+"""Who follows a training: a view in a terminal, a log for TensorBoard."""
+
+from typing import Any, Protocol
+
+
+class Listener(Protocol):
+    """Hears how a training goes, in this order: began, then readings, ends of epochs and events, then ended.
+
+    Everything comes from the thread that trains, except that an event may come from the one that writes checkpoints.
+    """
+
+    def began(self, job: dict[str, Any]) -> None:
+        """What is trained, as `job.json` in the run folder says."""
+
+    def reading(self, reading: dict[str, Any]) -> None:
+        """What was read, as `readings.jsonl` says; and "epochs", "batches" (in an epoch) and "pictures_per_batch"."""
+
+    def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
+        """An epoch, counted from 0, is over, validation and all; the reading of its end came just before."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Something happened that a user should know: "kind", "message" and facts."""
+
+    def said(self, text: str) -> None:
+        """A line for people: what is under way before training begins and after it."""
+
+    def ended(self, summary: dict[str, Any]) -> None:
+        """It is over. What is known of "state", "seconds", "epochs", "metrics", "peak_bytes", "run_dir", "report"."""

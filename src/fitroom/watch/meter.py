@@ -1,0 +1,57 @@
+"""The memory of a training, of its device and of the host."""
+
+from typing import TypedDict
+
+from fitroom.backends.contract import Backend
+
+
+class MemoryUse(TypedDict):
+    """One reading. None is what nobody counts: a framework's memory on most CPUs."""
+
+    in_use_bytes: int | None
+    """Held by live tensors now, between two steps."""
+
+    peak_bytes: int | None
+    """The most in use since the reading before; on JAX, which cannot begin anew, since the process began."""
+
+    reserved_bytes: int | None
+    limit_bytes: int | None
+    """The smaller of the budget and the allocator's limit."""
+
+    host_bytes: int | None
+    """Of this process in the host's memory."""
+
+
+class MemoryMeter:
+    """Reads the device that a backend trains on. It waits for work that is queued, so not after every batch.
+
+    The peak begins anew at each reading. Who measures one of his own meanwhile takes the highest of the readings.
+    """
+
+    def __init__(self, backend: Backend, *, limit_bytes: int | None = None) -> None:
+        self.backend = backend
+        self.device = backend.devices()[0]
+        self.limit_bytes = limit_bytes
+
+    def read(self) -> MemoryUse:
+        """What is in use now, and the peak since the last time."""
+        counted = self.backend.read_memory(self.device)
+        if self.backend.can_reset_peak and counted.peak_bytes is not None:
+            self.backend.reset_peak(self.device)
+        return MemoryUse(
+            in_use_bytes=counted.in_use_bytes,
+            peak_bytes=counted.peak_bytes,
+            reserved_bytes=counted.reserved_bytes,
+            limit_bytes=min(filter(None, (self.limit_bytes, counted.limit_bytes)), default=None),
+            host_bytes=host_bytes(),
+        )
+
+
+def host_bytes() -> int | None:
+    """The host's memory that this process has."""
+    import psutil
+
+    try:
+        return int(psutil.Process().memory_info().rss)
+    except psutil.Error:
+        return None

@@ -1,0 +1,190 @@
+"""Readings of a training: loss, speed and memory about once a second, kept in the run folder and told to views."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras  # noqa: TID253 - whoever imports this trains
+
+from fitroom.backends.contract import Backend
+from fitroom.train.loop import as_floats
+from fitroom.train.run.json_lines import append_line, finite
+from fitroom.train.sizing import Sizing
+from fitroom.units import format_bytes
+from fitroom.watch.growing_files import GrowingFiles
+from fitroom.watch.listener import Listener
+from fitroom.watch.meter import MemoryMeter
+from fitroom.watch.steady_rate import SteadyRate
+
+FILE = "readings.jsonl"
+TENSORBOARD = "tensorboard"
+NEARLY_FULL = 0.9
+
+_SECONDS_BETWEEN = 1.0
+
+
+class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
+    """A callback for `fitroom.fit`: writes `readings.jsonl` into a folder and tells listeners.
+
+    One reading after the first batch, then one a second, and one at each epoch's end. Only a batch that has a reading
+    is waited for; the others stay with the framework, which may work ahead. A line has:
+
+        time                  Unix seconds
+        epoch, batch          the epoch from 0, and how many of its batches are done
+        update                how many were done in the whole run
+        loss, metrics         of the epoch so far, as Keras gives them; at an epoch's end those of validation too
+        learning_rate         null where the optimizer does not tell
+        pictures_per_second   as `SteadyRate` counts; null in the first batches
+        in_use_bytes, peak_bytes, reserved_bytes, limit_bytes, host_bytes    as `MemoryUse` says
+        micro_batch           how many samples were at once on the device; null for whole batches
+
+    >>> recorder = Recorder(run_dir, pictures_per_batch=64, backend=backend, listeners=[view])  # doctest: +SKIP
+    >>> fitroom.fit(model, x, y, batch_size=64, run_dir=run_dir, callbacks=[recorder], verbose=0)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        pictures_per_batch: int,
+        backend: Backend,
+        limit_bytes: int | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.pictures_per_batch = pictures_per_batch
+        self.listeners = tuple(listeners)
+        self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*"))
+        self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
+        self._rate = SteadyRate()
+        self._optimizer: Any = None
+        self._sizing: Sizing | None = None
+        self._micro_batch: int | None = None
+        self._epoch = self._batch = self._updates = 0
+        self._has_run = self._has_warned = False
+        self._last_reading: float | None = None
+
+    def set_model(self, model: Any) -> None:
+        """Keras's. Kept here, since `self.model` copies a state back on JAX each time it is asked for."""
+        super().set_model(model)
+        self._optimizer = model.optimizer
+
+    def set_sizing(self, sizing: Sizing) -> None:
+        """Who says how many samples are at once on the device."""
+        self._sizing = sizing
+        self._micro_batch = self._micro_batch_in_force()
+
+    def get_state(self) -> dict[str, Any]:
+        """For a checkpoint, which takes time that is not training's."""
+        self._rate.break_off()
+        return {"updates": self._updates, "files": self._files.lengths()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """A run goes on; batches after its checkpoint will be done, and recorded, again."""
+        self._updates = state["updates"]
+        self._files.cut_back(state["files"])
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """There is a folder to write to."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Batches are counted anew."""
+        self._epoch, self._batch = epoch, 0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """The clock runs."""
+        self._rate.begin()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count it, and read when it is time."""
+        logs = logs or {}
+        self._batch, self._updates = batch + 1, self._updates + 1
+        self._count(logs)
+        if self._last_reading is None or time.monotonic() - self._last_reading >= _SECONDS_BETWEEN:
+            self._read(as_floats(logs))
+            self._rate.begin()  # waiting for the next batch is part of training, reading is not
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Validation takes time that is not training's."""
+        self._rate.break_off()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Read, and tell of the epoch."""
+        found = as_floats(logs or {})
+        self._rate.break_off()
+        self._read(found)
+        self._tell("epoch_ended", epoch, finite(found))
+
+    def _count(self, logs: dict[str, Any]) -> None:
+        """Towards the rate: not a batch that was compiled for, nor the last of an epoch, which may be smaller."""
+        before, self._micro_batch = self._micro_batch, self._micro_batch_in_force()
+        batches = (self.params or {}).get("steps")
+        is_compiled = not self._has_run or self._micro_batch != before
+        self._has_run = True
+        if is_compiled:
+            as_floats(logs)  # waits for the device, so that nothing of it falls into the next stretch
+            self._rate.break_off()
+            self._rate.begin()
+        elif batches is not None and self._batch == batches > 1:
+            self._rate.break_off()
+        else:
+            self._rate.add(self.pictures_per_batch)
+            if batches is not None and self._batch in (batches - 1, batches):
+                as_floats(logs)
+                self._rate.close()
+
+    def _read(self, logs: dict[str, Any]) -> None:
+        """`logs` are numbers already, for which the device was waited for."""
+        self._rate.close()
+        reading = {
+            "time": round(time.time(), 3),
+            "epoch": self._epoch,
+            "batch": self._batch,
+            "update": self._updates,
+            "loss": logs.get("loss"),
+            "metrics": {name: value for name, value in logs.items() if name != "loss"},
+            "learning_rate": self._learning_rate(),
+            "pictures_per_second": self._rate.per_second,
+            **self._meter.read(),
+            "micro_batch": self._micro_batch,
+        }
+        reading = finite(reading)
+        append_line(self.folder / FILE, reading)
+        params = self.params or {}
+        totals = {"epochs": params.get("epochs"), "batches": params.get("steps")}
+        self._tell("reading", reading | totals | {"pictures_per_batch": self.pictures_per_batch})
+        self._warn_once(reading["peak_bytes"], reading["limit_bytes"])
+        self._last_reading = time.monotonic()
+
+    def _warn_once(self, peak_bytes: int | None, limit_bytes: int | None) -> None:
+        if self._has_warned or peak_bytes is None or limit_bytes is None or peak_bytes < NEARLY_FULL * limit_bytes:
+            return
+        self._has_warned = True
+        said = (
+            f"memory is nearly full: {format_bytes(peak_bytes)} of {format_bytes(limit_bytes)} were in use at once. "
+            "Where it does run out, the batch is done again in smaller parts."
+        )
+        event = {"kind": "memory nearly full", "message": said, "epoch": self._epoch, "batch": self._batch - 1}
+        self._tell("event", event | {"peak_bytes": peak_bytes, "limit_bytes": limit_bytes})
+
+    def _tell(self, what: str, *values: Any) -> None:
+        for listener in self.listeners:
+            with contextlib.suppress(OSError):  # a terminal that went away or a full disk is no reason to stop
+                getattr(listener, what)(*values)
+
+    def _micro_batch_in_force(self) -> int | None:
+        if self._sizing is None:
+            return None
+        samples = self._sizing.last_done(self.pictures_per_batch)
+        return samples if samples < self.pictures_per_batch else None
+
+    def _learning_rate(self) -> float | None:
+        try:
+            return float(self._optimizer.learning_rate)
+        except Exception:  # a schedule of the user's own, or an optimizer that has none
+            return None
