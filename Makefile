@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench pictures setup
+.PHONY: demo test lint docs bench pictures setup
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -17,6 +17,12 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Into docs/_build/html; `make test` builds it, too, and takes no warning.
+docs: $(READY)
+	$(BIN)/python docs/commands.py
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 # Without a GPU: predicts anew what was measured on one, and writes the tables of docs/ from it.
 bench: $(READY)
