@@ -7,12 +7,12 @@ fitroom run examples/plain_keras.py flowers         # the same script, and it do
 import sys
 
 import keras
-from flower_cnn import IMAGE_SIZE, make_model
+from flower_cnn import make_model
 
 keras.utils.set_random_seed(0)
 train, validation = keras.utils.image_dataset_from_directory(
     sys.argv[1],
-    image_size=(IMAGE_SIZE, IMAGE_SIZE),
+    image_size=(64, 64),
     crop_to_aspect_ratio=True,
     batch_size=128,
     validation_split=0.2,
