@@ -53,6 +53,28 @@ class FolderLock:
         return True
 
 
+def is_locked(path: Path) -> bool | None:
+    """Whether some process works in the folder of this lock now; None where the system does not tell."""
+    try:
+        import fcntl
+
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except (ImportError, OSError):
+        return None
+    try:
+        # Shared, and let go at once: others who look are not in the way.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return False
+
+
 def _in_use(path: Path) -> InputError:
     try:
         holder = json.loads(path.read_text())

@@ -1,0 +1,161 @@
+"""A training in a terminal: what happens scrolls by, and a few lines below it show how it stands."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from fitroom.report import progress_words as words
+from fitroom.report.gauges import Gauge, gauge_lines
+from fitroom.report.progress import Progress
+from fitroom.report.sheet import Sheet
+
+NEARLY_FULL = 0.9
+_WIDE = 64
+"""From here on figures have room for all that can be said."""
+
+_GAP = "   "
+
+
+class LiveView:
+    """Shows a training while it is entered; what stays is a line for each epoch and for all that happened."""
+
+    def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = console or Console(stderr=True)
+        self._clock = clock
+        self._began = clock()
+        self._progress = Progress()
+        self._validation: dict[str, Any] = {}
+        # Half a second is calm, and a clock that goes on shows that a long compilation is no standstill.
+        self._live = Live(
+            self,
+            console=self.console,
+            refresh_per_second=2,
+            transient=True,
+            vertical_overflow="crop",
+            auto_refresh=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._began = self._clock()
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def began(self, job: dict[str, Any]) -> None:
+        """What is trained."""
+        self._print(words.headline(job), "bold")
+
+    def reading(self, reading: dict[str, Any]) -> None:
+        """The lines below change."""
+        self._progress.read(reading)
+
+    def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
+        """A line that stays."""
+        self._progress.epoch_ended()
+        self._validation = {name: value for name, value in logs.items() if name.startswith("val_")}
+        metrics = {name: value for name, value in logs.items() if name != "loss"}
+        parts = [self._epoch(epoch), *_joined(words.metric_pairs(logs.get("loss"), metrics))]
+        if self._progress.epoch_seconds is not None:
+            parts.append(words.time_text(self._progress.epoch_seconds))
+        self._print(_GAP.join(parts))
+
+    def event(self, event: dict[str, Any]) -> None:
+        """A line that stays."""
+        self._print(words.event_text(event), "yellow")
+
+    def said(self, text: str) -> None:
+        """A line that stays."""
+        self._print(text)
+
+    def ended(self, summary: dict[str, Any]) -> None:
+        """Nothing changes any more."""
+        self._live.stop()
+        for line in words.summary_lines(summary):
+            self._print(line)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sheet, reading = Sheet.of(options), self._progress.last
+        yield Text()
+        if reading is None:
+            yield sheet.text(f"starting, {words.time_text(self._clock() - self._began)}", "dim")
+            return
+        yield from gauge_lines(list(self._gauges(reading, is_wide=sheet.width >= _WIDE)), sheet)
+        yield Text()
+        trained = {name: value for name, value in reading["metrics"].items() if not name.startswith("val_")}
+        metrics = words.metric_pairs(reading["loss"], trained | self._validation)
+        yield from _filled(_joined(metrics), sheet)
+        yield from _filled(list(self._facts(reading)), sheet, "dim")
+
+    def _gauges(self, reading: dict[str, Any], *, is_wide: bool) -> Iterator[Gauge]:
+        progress = self._progress
+        done = f"{reading['batch']} of {reading['batches'] or 'unknown'} batches" if is_wide else ""
+        yield Gauge(
+            label=self._epoch(reading["epoch"]),
+            share=progress.epoch_share,
+            figure=_listed(done, _left(progress.epoch_seconds_left)),
+        )
+        share = progress.share
+        percent = "" if share is None or not is_wide else f"{100 * share:.0f} %"
+        yield Gauge(label="all epochs", share=share, figure=_listed(percent, _left(progress.seconds_left)))
+        used, limit = words.memory_bytes(reading), reading["limit_bytes"]
+        if used is not None and limit:
+            share = used / limit
+            full = "nearly full" if share >= NEARLY_FULL else ""
+            percent = f"{100 * share:.0f} %" if is_wide else ""
+            yield Gauge(
+                label="memory",
+                share=share,
+                figure=_listed(words.used_of(used, limit), percent, full),
+                style="bold yellow" if full else "green",
+            )
+
+    def _facts(self, reading: dict[str, Any]) -> Iterator[str]:
+        if reading["pictures_per_second"]:
+            yield words.speed_text(reading["pictures_per_second"])
+        if reading["learning_rate"] is not None:
+            yield f"learning rate {reading['learning_rate']:.3g}"
+        if reading["micro_batch"]:
+            yield f"micro-batch {reading['micro_batch']} of {reading['pictures_per_batch']}"
+        used = words.memory_bytes(reading)
+        if used is not None and not reading["limit_bytes"]:
+            yield f"memory {words.format_bytes(used)}"
+        if reading["host_bytes"] is not None:
+            yield f"host {words.format_bytes(reading['host_bytes'])}"
+
+    def _epoch(self, epoch: int) -> str:
+        epochs = self._progress.last and self._progress.last["epochs"]
+        return f"epoch {epoch + 1}/{epochs}" if epochs else f"epoch {epoch + 1}"
+
+    def _print(self, text: str, style: str = "") -> None:
+        self.console.print(Sheet(self.console.width, self.console.encoding).text(text, style))
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"{words.time_text(seconds)} left" if seconds else "done"
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _joined(pairs: Sequence[words.Pair]) -> list[str]:
+    return [f"{name} {figure}" for name, figure in pairs]
+
+
+def _filled(parts: Sequence[str], sheet: Sheet, style: str = "") -> Iterator[Text]:
+    """Parts side by side, each whole, on as many lines as they take."""
+    line = ""
+    for part in parts:
+        if line and len(line) + len(_GAP) + len(part) > sheet.width:
+            yield sheet.text(line, style)
+            line = part
+        else:
+            line = f"{line}{_GAP}{part}" if line else part
+    if line:
+        yield sheet.text(line, style)

@@ -1,0 +1,77 @@
+"""Estimates and runs as a few lines of HTML for a notebook, in its own colours, light or dark."""
+
+from collections.abc import Iterable
+from html import escape
+
+from fitroom.estimating.result import Estimate
+from fitroom.report import words
+from fitroom.report.palette import KIND_COLOURS
+from fitroom.report.run_record import Run
+from fitroom.report.run_words import title, verdict
+from fitroom.units import format_bytes
+
+_NUM_LAYERS = 6
+_GOOD, _ALARM = "#2e8b57", "#d1495b"
+"""Both can be read on white and on black."""
+
+
+def estimate_html(estimate: Estimate) -> str:
+    """The verdict, the three sizes, and the peak by kind and by layer."""
+    kinds = [(kind, size, KIND_COLOURS[kind]) for kind, size in estimate.by_kind.items() if size]
+    layers = [(row.layer, row.bytes, "#66ccee") for row in estimate.by_layer[:_NUM_LAYERS]]
+    return _block(
+        escape(words.headline(estimate)),
+        words.verdict(estimate),
+        _GOOD if estimate.fits else _ALARM,
+        _figures((size.name, format_bytes(size.size_bytes)) for size in words.sizes(estimate)),
+        _bars("Peak by kind", sorted(kinds, key=lambda row: -row[1]), estimate.timeline.peak_bytes),
+        _bars("Biggest layers", layers, estimate.timeline.peak_bytes),
+    )
+
+
+def run_html(run: Run) -> str:
+    """The verdict and what to do next."""
+    said = verdict(run)
+    colour = {"good": _GOOD, "alarm": _ALARM, "plain": "inherit"}[said.tone]
+    last = {metric: values[-1] for metric, values in run.history.items() if values and values[-1] is not None}
+    return _block(
+        escape(title(run)),
+        str(said),
+        colour,
+        _figures((metric, f"{value:.4g}") for metric, value in last.items()),
+        f"<div><code>{escape(str(run.path))}</code> · <code>.report()</code> shows all of it</div>",
+    )
+
+
+def _block(headline: str, verdict: str, colour: str, *parts: str) -> str:
+    return (
+        '<div style="max-width:44rem;line-height:1.5">'
+        f'<div style="font-weight:600;overflow-wrap:anywhere">{headline}</div>'
+        f'<div style="color:{colour};font-weight:600">{escape(verdict)}</div>{"".join(parts)}</div>'
+    )
+
+
+def _figures(figures: Iterable[tuple[str, str]]) -> str:
+    items = "".join(
+        f'<span style="margin-right:2em;white-space:nowrap"><span style="opacity:.7">{escape(head)}</span> '
+        f"<b>{escape(value)}</b></span>"
+        for head, value in figures
+    )
+    return f'<div style="margin:.4em 0">{items}</div>'
+
+
+def _bars(heading: str, rows: list[tuple[str, int, str]], whole_bytes: int) -> str:
+    """Lines of name, bar, size and share. Every cell says how it looks: a notebook has tables of its own style."""
+    largest = max((size for _, size, _ in rows), default=0)
+    cell = "border:0;background:none;padding:.1em .5em .1em 0"
+    number = f"{cell};text-align:right;white-space:nowrap"
+    lines = "".join(
+        f'<tr style="background:none"><th scope="row" style="{cell};text-align:left;font-weight:normal">{escape(head)}'
+        f'</th><td style="{cell};width:40%"><div style="width:{100 * size / largest:.1f}%;height:.8em;'
+        f'border-radius:.2em;background:{colour}"></div></td>'
+        f'<td style="{number}">{format_bytes(size)}</td>'
+        f'<td style="{number};opacity:.7">{words.percent(size, whole_bytes)}</td></tr>'
+        for head, size, colour in rows
+    )
+    titled = f'<div style="margin-top:.5em;font-weight:600">{heading}</div>'
+    return f'{titled}<table style="width:100%;border-collapse:collapse">{lines}</table>' if rows else ""

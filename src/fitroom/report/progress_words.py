@@ -1,0 +1,132 @@
+"""What a training says while it goes on, in few words."""
+
+from typing import Any
+
+from fitroom.report.words import backend_name
+from fitroom.units import format_bytes
+
+Pair = tuple[str, str]
+"""A name and a figure."""
+
+
+def headline(job: dict[str, Any]) -> str:
+    """What is trained, as far as `job.json` tells.
+
+    >>> headline({"model": {"text": "xception"}, "image_size": 299, "backend": "jax", "device": "NVIDIA H200",
+    ...           "recipe": {"batch_size": 256, "micro_batch": 64}, "precision": {"policy": "float32"}, "epochs": 10})
+    'xception at 299 px, batch 256 in micro-batches of 64, float32, JAX on NVIDIA H200, 10 epochs'
+    """
+    recipe = job.get("recipe") or {}
+    model = (job.get("model") or {}).get("text") or "the model"
+    batch, micro_batch = recipe.get("batch_size"), recipe.get("micro_batch")
+    parts = [f"{model} at {job['image_size']} px" if job.get("image_size") else model]
+    if batch:
+        parts.append(f"batch {batch}" + (f" in micro-batches of {micro_batch}" if micro_batch else ""))
+    parts.append((job.get("precision") or {}).get("policy") or "")
+    device = [backend_name(job["backend"])] if job.get("backend") else []
+    parts.append(" on ".join([*device, *([job["device"]] if job.get("device") else [])]))
+    if job.get("epochs"):
+        parts.append(f"{job['epochs']} epoch{'' if job['epochs'] == 1 else 's'}")
+    return ", ".join(filter(None, parts))
+
+
+def event_text(event: dict[str, Any]) -> str:
+    """What happened: short where the facts are there, otherwise as it was said.
+
+    >>> event_text({"kind": "out of memory", "during": "training", "epoch": 0, "batch": 11, "samples": 64,
+    ...             "smaller": 32, "message": "..."})
+    'out of memory at batch 12 of epoch 1: micro-batch 64 to 32, batch done again'
+    """
+    try:
+        if event["kind"] == "out of memory" and event["during"] == "training":
+            place = f"batch {event['batch'] + 1} of epoch {event['epoch'] + 1}"
+            change = f"micro-batch {event['samples']} to {event['smaller']}"
+            return f"out of memory at {place}: {change}, batch done again"
+    except KeyError:
+        pass
+    return str(event.get("message", event.get("kind", "")))
+
+
+def metric_pairs(loss: Any, metrics: dict[str, Any]) -> list[Pair]:
+    """The loss and the metrics.
+
+    >>> metric_pairs(0.5, {"accuracy": 0.25})
+    [('loss', '0.5000'), ('accuracy', '0.2500')]
+    """
+    return [(name, figure(value)) for name, value in ({"loss": loss} | metrics).items()]
+
+
+def figure(value: Any) -> str:
+    """A number that keeps its width while it changes.
+
+    >>> figure(0.81234), figure(1234.5), figure(0.00002), figure(None)
+    ('0.8123', '1234.5', '2.0e-05', 'not a number')
+    """
+    if not isinstance(value, int | float):
+        return "not a number" if value is None else str(value)
+    if value and not 0.001 <= abs(value) < 1e6:
+        return f"{value:.1e}"
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.1f}"
+
+
+def time_text(seconds: float) -> str:
+    """A stretch of time, as short as it can be said.
+
+    >>> time_text(0.2), time_text(41.3), time_text(575), time_text(7_500), time_text(100_000)
+    ('1 s', '41 s', '10 min', '2 h 05 min', '1 d 4 h')
+    """
+    if seconds < 59.5:
+        return f"{max(round(seconds), 1)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60:02} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def speed_text(pictures_per_second: float) -> str:
+    """How fast it goes.
+
+    >>> speed_text(1204.4), speed_text(3.14159)
+    ('1,204 pictures/s', '3.1 pictures/s')
+    """
+    digits = 0 if pictures_per_second >= 100 else 1
+    return f"{pictures_per_second:,.{digits}f} pictures/s"
+
+
+def used_of(used_bytes: int, limit_bytes: int) -> str:
+    """A size out of another, the unit once where it is the same.
+
+    >>> used_of(7 * 1024**3, 8 * 1024**3), used_of(300 * 1024**2, 1024**3)
+    ('7.00 of 8.00 GiB', '300.0 MiB of 1.00 GiB')
+    """
+    used, limit = format_bytes(used_bytes), format_bytes(limit_bytes)
+    return f"{used.removesuffix(limit[limit.index(' ') :])} of {limit}"
+
+
+def memory_bytes(reading: dict[str, Any]) -> int | None:
+    """The most that was in use, or what is in use where no peak is counted."""
+    peak = reading.get("peak_bytes")
+    return reading.get("in_use_bytes") if peak is None else peak
+
+
+def summary_lines(summary: dict[str, Any]) -> list[str]:
+    """How it ended.
+
+    >>> summary_lines({"state": "finished", "epochs": 10, "seconds": 575, "metrics": {"val_accuracy": 0.91},
+    ...                "report": "runs/a/report.html"})
+    ['finished: 10 epochs in 10 min, val_accuracy 0.9100', 'report: runs/a/report.html']
+    """
+    parts = []
+    if summary.get("epochs") is not None:
+        parts.append(f"{summary['epochs']} epoch{'' if summary['epochs'] == 1 else 's'}")
+    if summary.get("seconds") is not None:
+        parts = [" ".join([*parts, "in", time_text(summary["seconds"])])]
+    parts += [f"{name} {figure(value)}" for name, value in (summary.get("metrics") or {}).items()]
+    if summary.get("peak_bytes") is not None:
+        parts.append(f"at most {format_bytes(summary['peak_bytes'])} in use")
+    first = f"{summary.get('state') or 'ended'}: {', '.join(parts)}" if parts else str(summary.get("state") or "ended")
+    return [
+        first,
+        *(f"{name}: {summary[key]}" for name, key in (("run", "run_dir"), ("report", "report")) if summary.get(key)),
+    ]

@@ -1,0 +1,191 @@
+"""The charts of a run: which there are and what each shows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fitroom.estimating.result import Estimate
+from fitroom.report.columns import columns, phase_bands
+from fitroom.report.palette import KIND_COLOURS
+from fitroom.report.run_chart import Chart, Series, Unit, written
+from fitroom.report.run_readings import Point
+from fitroom.report.run_record import Run, unix_time
+from fitroom.report.run_words import duration, is_share, metric_name
+from fitroom.report.words import peak_place
+from fitroom.units import format_bytes
+
+MAX_STEP_COLUMNS = 400
+_MAX_EPOCHS = 400
+_MAX_MOMENTS = 20
+
+
+def training_charts(run: Run) -> list[Chart]:
+    """Loss and metrics, learning rate and speed."""
+    return [*_loss_so_far(run), *_history_charts(run), *_pace_charts(run)]
+
+
+def memory_charts(run: Run) -> list[Chart]:
+    """One step as predicted, and the whole run as measured."""
+    of_step = [_step_chart(run, run.estimate)] if run.estimate else []
+    return [*of_step, *_measured_charts(run)]
+
+
+def _history_charts(run: Run) -> list[Chart]:
+    """A chart for each metric, in training and in validation."""
+    metrics = dict.fromkeys(name.removeprefix("val_") for name in run.history if name != "learning_rate")
+    return [_history_chart(run, metric) for metric in metrics if any(run.history.get(metric) or [])]
+
+
+def _pace_charts(run: Run) -> list[Chart]:
+    """The learning rate and the speed over the run, where they were read."""
+    rates = [point.learning_rate for point in run.readings.points]
+    speeds = [point.pictures_per_second for point in run.readings.points]
+    return [
+        *_over_run(run, "learning-rate", "Learning rate", "number", rates),
+        *_over_run(run, "speed", "Pictures per second", "rate", speeds),
+    ]
+
+
+def _loss_so_far(run: Run) -> list[Chart]:
+    """The loss batch by batch, for a run that has not ended an epoch yet."""
+    losses = [point.loss for point in run.readings.points]
+    return [] if run.history else _over_run(run, "loss", "Loss so far", "number", losses)
+
+
+def _step_chart(run: Run, estimate: Estimate) -> Chart:
+    """The predicted memory over one step by kind, with the limit and the measured peak."""
+    cut = columns(estimate.timeline, MAX_STEP_COLUMNS)
+    length = len(estimate.timeline.moments)
+    # Each column holds until the next begins, so the last one is said once more at the end.
+    shown = [*range(len(cut.shown)), len(cut.shown) - 1]
+    limit_bytes = run.limit_bytes or estimate.limit_bytes
+    marks = [_limit(limit_bytes)]
+    if run.readings.peak_bytes is not None:
+        measured = run.readings.peak_bytes
+        marks.append({"value": measured, "name": f"measured peak {format_bytes(measured)}", "colour": "--ink"})
+    place = peak_place(estimate)
+    return Chart(
+        key="step",
+        title="One training step, predicted",
+        summary=f"The predicted memory rises to {format_bytes(estimate.timeline.peak_bytes)} at {place}.",
+        unit="bytes",
+        across="step",
+        at=[100 * edge / length for edge in cut.edges],
+        labels=[_place(cut.moments[index], cut.shown[index], length) for index in shown],
+        series=[
+            Series(name=kind, colour=colour, values=[cut.bytes_of[kind][index] for index in shown])
+            for kind, colour in KIND_COLOURS.items()
+            if kind in cut.bytes_of
+        ],
+        marks=marks,
+        bands=[
+            {"name": band.phase, "first": 100 * band.first / length, "end": 100 * band.end / length}
+            for band in phase_bands(estimate.timeline)
+        ],
+        stacked=True,
+    )
+
+
+def _measured_charts(run: Run) -> list[Chart]:
+    """The measured memory over the run, with the limit; none where nothing was read."""
+    points = run.readings.points
+    peak_bytes = run.readings.peak_bytes
+    if peak_bytes is None:
+        return []
+    summary = f"The framework had at most {format_bytes(peak_bytes)} in use"
+    summary += f", of {format_bytes(run.limit_bytes)}." if run.limit_bytes else "."
+    wanted = (
+        Series(name="in use", colour="--first", values=[point.in_use_bytes for point in points]),
+        Series(name="most in use so far", colour="--second", values=[point.peak_bytes for point in points]),
+    )
+    chart = Chart(
+        key="memory",
+        title="Over the run, measured",
+        summary=summary,
+        unit="bytes",
+        across="seconds",
+        at=[point.seconds for point in points],
+        labels=[_when(point) for point in points],
+        series=[series for series in wanted if any(value is not None for value in series.values)],
+        marks=[_limit(run.limit_bytes)] if run.limit_bytes else [],
+        moments=_moments(run),
+    )
+    return [chart]
+
+
+def _history_chart(run: Run, metric: str) -> Chart:
+    count = run.num_epochs
+    shown = sorted({*range(0, count, -(-count // _MAX_EPOCHS)), count - 1})
+    unit: Unit = "share" if is_share(metric) else "number"
+    series = [
+        Series(name=name, colour=colour, values=[values[at] if at < len(values) else None for at in shown])
+        for name, colour, values in (
+            ("training", "--first", run.history.get(metric, [])),
+            ("validation", "--second", run.history.get(f"val_{metric}", [])),
+        )
+        if values
+    ]
+    title = metric_name(metric)
+    return Chart(
+        key=f"history-{metric}",
+        title=title[:1].upper() + title[1:],
+        summary=" ".join(_from_to(one, unit) for one in series),
+        unit=unit,
+        across="epoch",
+        at=[at + 1 for at in shown],
+        labels=[f"epoch {at + 1}" for at in shown],
+        series=series,
+    )
+
+
+def _over_run(run: Run, key: str, title: str, unit: Unit, values: Sequence[float | None]) -> list[Chart]:
+    """A chart of what was read, none where that is too little for a line."""
+    points = run.readings.points
+    if sum(value is not None for value in values) < 2:
+        return []
+    series = Series(name=title.lower(), colour="--first", values=values)
+    chart = Chart(
+        key=key,
+        title=title,
+        summary=_from_to(series, unit),
+        unit=unit,
+        across="seconds",
+        at=[point.seconds for point in points],
+        labels=[_when(point) for point in points],
+        series=[series],
+        moments=_moments(run),
+    )
+    return [chart]
+
+
+def _moments(run: Run) -> list[dict[str, Any]]:
+    """When it ran out of memory, and when it went on after a stop."""
+    named = [event for event in run.events if event.get("kind") in ("out of memory", "resumed")]
+    timed = [(unix_time(event.get("time")), event) for event in named[:_MAX_MOMENTS]]
+    return [
+        {"at": run.readings.seconds_at(time), "name": event["kind"], "colour": "--alarm"}
+        for time, event in timed
+        if time is not None
+    ]
+
+
+def _limit(limit_bytes: int) -> dict[str, Any]:
+    return {"value": limit_bytes, "name": f"limit {format_bytes(limit_bytes)}", "colour": "--alarm"}
+
+
+def _from_to(series: Series, unit: Unit) -> str:
+    known = [value for value in series.values if value is not None]
+    if not known:
+        return f"{series.name}: no finite value."
+    first, last = written(known[0], unit), written(known[-1], unit)
+    low, high = written(min(known), unit), written(max(known), unit)
+    name = series.name[:1].upper() + series.name[1:]
+    return f"{name}: from {first} to {last}, lowest {low}, highest {high}."
+
+
+def _when(point: Point) -> str:
+    return f"{duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}"
+
+
+def _place(moment: Any, number: int, length: int) -> str:
+    where = ", ".join(part for part in (moment.layer, moment.phase) if part) or moment.name
+    return f"{where} ({number + 1:,} of {length:,})"

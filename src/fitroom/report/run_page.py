@@ -1,0 +1,110 @@
+"""A run as one self-contained HTML page: no network, for phone and desktop, light and dark, screen and paper."""
+
+import base64
+import hashlib
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from string import Template
+
+from fitroom import __version__
+from fitroom.report import run_result_sections, run_sections
+from fitroom.report.markup import asset, script_json
+from fitroom.report.run_charts import memory_charts, training_charts
+from fitroom.report.run_record import Run, open_run
+from fitroom.report.run_tiles import tiles
+from fitroom.report.run_words import title, verdict
+from fitroom.report.words import backend_name
+from fitroom.train.run.durable import written_whole
+
+REPORT_FILE = "report.html"
+
+_SECTIONS = (
+    ("training", "Training", run_sections.training),
+    ("memory", "Memory", run_sections.memory),
+    ("mistakes", "What it mistakes", run_result_sections.confusion),
+    ("pictures", "Pictures it never saw", run_result_sections.samples),
+    ("classes", "Classes", run_result_sections.classes),
+    ("recipe", "The recipe", run_sections.recipe),
+    ("events", "What happened", run_sections.events),
+    ("skipped", "Files left out", run_sections.skipped),
+    ("again", "Again", run_sections.again),
+    ("versions", "Made with", run_sections.versions),
+)
+
+
+def write_report(run_dir: str | Path) -> Path:
+    """Write `report.html` into a run folder, from what is there; returns its path."""
+    return write_page(open_run(run_dir))
+
+
+def write_page(run: Run) -> Path:
+    """Write the page of a run into its folder."""
+    path = run.path / REPORT_FILE
+    with written_whole(path) as file:
+        # A file's name may hold bytes that are no text.
+        file.write(run_page(run).encode("utf-8", "backslashreplace"))
+    return path
+
+
+def run_page(run: Run) -> str:
+    """The whole page as text. Whatever comes from the run is escaped."""
+    said = verdict(run)
+    made = [(key, heading, body(run)) for key, heading, body in _SECTIONS]
+    shown = [(key, heading, body) for key, heading, body in made if body]
+    script = _without_map(asset("vendor/chart.umd.min.js")) + asset("format.js") + asset("run.js")
+    return Template(asset("run.html")).substitute(
+        policy=_hash(script),
+        title=escape(title(run)),
+        style=asset("base.css") + asset("run.css"),
+        kicker=escape(" · ".join(part for part in (title(run), _where(run), _when(run)) if part)),
+        headline=escape(said.headline),
+        sentence=escape(said.sentence),
+        tone=said.tone,
+        tiles=tiles(run),
+        links="\n".join(f'<a href="#{key}">{heading}</a>' for key, heading, _ in shown),
+        sections="\n\n".join(
+            f'<section id="{key}" aria-labelledby="h-{key}">\n<h2 id="h-{key}">{heading}</h2>\n{body}\n</section>'
+            for key, heading, body in shown
+        ),
+        missing=_missing(run),
+        version=__version__,
+        data=script_json([chart.to_dict() for chart in [*training_charts(run), *memory_charts(run)]]),
+        script=script,
+    )
+
+
+def _where(run: Run) -> str:
+    backend = run.job_fact("backend") or run.facts.get("backend")
+    device = run.job_fact("device")
+    return " on ".join(str(part) for part in (backend and backend_name(str(backend)), device) if part)
+
+
+def _when(run: Run) -> str:
+    try:
+        begun = datetime.fromisoformat(run.facts["begun"])
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return f"{begun.day} {begun:%B %Y, %H:%M}"
+
+
+def _missing(run: Run) -> str:
+    """What a reader might look for in vain, and why."""
+    said = [f"{file} is there but cannot be read." for file in run.damaged]
+    if not run.readings.points:
+        said.append("No readings of memory and speed were kept.")
+    if run.job and run.estimate is None and "estimate.json" not in run.damaged:
+        said.append("There is no prediction of memory.")
+    if run.job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
+        said.append("The model was not tried on pictures held back.")
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
+
+
+def _hash(script: str) -> str:
+    """What lets a browser run this one script and no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _without_map(script: str) -> str:
+    """The script without the pointer to its source map, which is not here."""
+    return script.split("\n//# sourceMappingURL=")[0] + "\n"

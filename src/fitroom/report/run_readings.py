@@ -1,0 +1,147 @@
+"""The readings of a run as a few hundred points, however many there are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+MAX_POINTS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Neighbouring readings as one: the most memory of them, their mean speed, and the rest of the last."""
+
+    time: float
+    """In Unix seconds."""
+
+    seconds: float
+    """Of training since it began; the time between a stop and going on is left out."""
+
+    epoch: int
+    batch: int
+    loss: float | None
+    learning_rate: float | None
+    pictures_per_second: float | None
+    in_use_bytes: int | None
+    peak_bytes: int | None
+    host_bytes: int | None
+    limit_bytes: int | None
+    micro_batch: int | None
+    num_readings: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What was read during a run."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most that the framework had in use, as far as it counts."""
+        return _most(size for point in self.points for size in (point.peak_bytes, point.in_use_bytes))
+
+    @property
+    def host_bytes(self) -> int | None:
+        """The most memory of the host that the process had."""
+        return _most(point.host_bytes for point in self.points)
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The allocator's limit."""
+        return _most(point.limit_bytes for point in self.points)
+
+    @property
+    def micro_batches(self) -> tuple[int, ...]:
+        """Every micro-batch that was in force, in order."""
+        return tuple(dict.fromkeys(point.micro_batch for point in self.points if point.micro_batch is not None))
+
+    @property
+    def pictures_per_second(self) -> float | None:
+        """Over the whole run."""
+        timed = [(p.pictures_per_second, p.num_readings) for p in self.points if p.pictures_per_second is not None]
+        return sum(speed * count for speed, count in timed) / sum(count for _, count in timed) if timed else None
+
+    @property
+    def seconds(self) -> float:
+        """Of training, up to the last reading."""
+        return self.points[-1].seconds if self.points else 0.0
+
+    def seconds_at(self, time: float) -> float:
+        """How long it had trained at a time, in Unix seconds."""
+        return max((point.seconds for point in self.points if point.time <= time), default=0.0)
+
+
+def thinned(readings: Iterable[Mapping[str, Any]], *, resumed: Sequence[float] = ()) -> Readings:
+    """Readings of any number as at most `MAX_POINTS` points, held to little memory on the way.
+
+    `resumed` are the times, in Unix seconds, at which the run went on after a stop.
+    """
+    points: list[Point] = []
+    width, seconds, before = 1, 0.0, None
+    for reading in readings:
+        now = _number(reading.get("time"))
+        if now is None:
+            continue
+        if before is not None and not any(before < time <= now for time in resumed):
+            seconds += max(now - before, 0.0)
+        before = now
+        point = _point(reading, now, seconds)
+        if points and points[-1].num_readings < width:
+            points[-1] = _merged(points[-1], point)
+        elif len(points) < 2 * MAX_POINTS:
+            points.append(point)
+        else:
+            points = _halved(points)
+            width *= 2
+            points.append(point)
+    shown = points if len(points) <= MAX_POINTS else _halved(points)
+    return Readings(points=tuple(shown))
+
+
+def _halved(points: list[Point]) -> list[Point]:
+    pairs = zip(points[::2], points[1::2], strict=False)
+    return [_merged(*pair) for pair in pairs] + points[len(points) & ~1 :]
+
+
+def _merged(first: Point, second: Point) -> Point:
+    return replace(
+        second,
+        pictures_per_second=Readings(points=(first, second)).pictures_per_second,
+        in_use_bytes=_most((first.in_use_bytes, second.in_use_bytes)),
+        peak_bytes=_most((first.peak_bytes, second.peak_bytes)),
+        host_bytes=_most((first.host_bytes, second.host_bytes)),
+        num_readings=first.num_readings + second.num_readings,
+    )
+
+
+def _point(reading: Mapping[str, Any], time: float, seconds: float) -> Point:
+    return Point(
+        time=time,
+        seconds=seconds,
+        epoch=_whole(reading.get("epoch")) or 0,
+        batch=_whole(reading.get("batch")) or 0,
+        loss=_number(reading.get("loss")),
+        learning_rate=_number(reading.get("learning_rate")),
+        pictures_per_second=_number(reading.get("pictures_per_second")),
+        in_use_bytes=_whole(reading.get("in_use_bytes")),
+        peak_bytes=_whole(reading.get("peak_bytes")),
+        host_bytes=_whole(reading.get("host_bytes")),
+        limit_bytes=_whole(reading.get("limit_bytes")),
+        micro_batch=_whole(reading.get("micro_batch")),
+    )
+
+
+def _most(sizes: Iterable[int | None]) -> int | None:
+    return max((size for size in sizes if size is not None), default=None)
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isfinite(value) else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)

@@ -1,0 +1,179 @@
+"""What a run folder tells, read as far as it can be: a killed run leaves files out or cuts them short."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from fitroom.errors import InputError
+from fitroom.estimating.result import Estimate
+from fitroom.report.run_readings import Readings, thinned
+from fitroom.report.run_results import Results
+from fitroom.train.run.lock import is_locked
+from fitroom.train.run.place import LOCK_FILE, RUN_FILE, read_run
+
+if TYPE_CHECKING:
+    from fitroom.report.run_report import Report
+
+T = TypeVar("T")
+
+RunState = Literal["finished", "interrupted", "running", "stopped", "unfinished"]
+"""stopped: it ended without saying so. unfinished: whether it still runs cannot be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training as its folder tells of it: how it stands, its history, what happened, what it took."""
+
+    path: Path
+    state: RunState
+    facts: dict[str, Any] = field(repr=False)
+    """What `run.json` says: epochs, batch size, backend, seed, recipe, versions."""
+
+    history: dict[str, list[float | None]] = field(repr=False)
+    """Each metric, a number an epoch; None where it was not finite."""
+
+    events: tuple[dict[str, Any], ...] = field(repr=False)
+    """What happened, each with "time", "kind" and "message"."""
+
+    job: dict[str, Any] = field(repr=False)
+    """What `fitroom train` was asked for and chose; empty for a run of `fitroom.fit`."""
+
+    estimate: Estimate | None = field(repr=False)
+    readings: Readings = field(repr=False)
+    results: Results | None = field(repr=False)
+    skipped: tuple[tuple[str, str], ...] = field(repr=False)
+    """Files that were left out, each with the reason."""
+
+    damaged: tuple[str, ...] = ()
+    """Names of files that are there and cannot be read."""
+
+    @property
+    def num_epochs(self) -> int:
+        """How many epochs are done."""
+        return max(map(len, self.history.values()), default=0)
+
+    def job_fact(self, *path: str) -> Any:
+        """A fact of the job by its path, or None: `run.job_fact("budget", "bytes")`."""
+        value: Any = self.job
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        return value
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The budget that was given, or else the allocator's limit."""
+        given = self.job_fact("budget", "bytes")
+        return given if isinstance(given, int) else self.readings.limit_bytes
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it trained; the time between a stop and going on does not count."""
+        begun, ended = unix_time(self.facts.get("begun")), unix_time(self.facts.get("updated"))
+        was_resumed = any(event.get("kind") == "resumed" for event in self.events)
+        if self.state == "finished" and not was_resumed and begun is not None and ended is not None:
+            return ended - begun
+        return self.readings.seconds or None
+
+    def report(self) -> "Report":
+        """Write `report.html` into the folder. In a notebook the report shows itself."""
+        from fitroom.report.run_report import written_report
+
+        return written_report(self)
+
+    def _repr_html_(self) -> str:
+        """As a few lines, where a notebook shows it."""
+        from fitroom.report.notebook import run_html
+
+        return run_html(self)
+
+
+def open_run(run_dir: str | Path) -> Run:
+    """Read a run folder, of a run that is finished, unfinished or under way.
+
+    >>> run = fitroom.open_run("runs/a")  # doctest: +SKIP
+    >>> run.state, run.history["loss"], run.report().path  # doctest: +SKIP
+    """
+    folder = Path(run_dir).expanduser()
+    facts = read_run(folder / RUN_FILE)
+    if facts is None:
+        raise InputError(
+            f"There is no run in {folder}: it has no {RUN_FILE}.",
+            hint="give the folder that `fitroom train` named, or the `run_dir` of fitroom.fit",
+        )
+    reader = _Reader(folder)
+    events = tuple(reader.lines("log.jsonl"))
+    resumed = [unix_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
+    skipped = reader.lines("skipped.jsonl")
+    return Run(
+        path=folder,
+        state=_state(folder, facts),
+        facts=facts,
+        history=reader.read("history.json", _history) or {},
+        events=events,
+        job=reader.read("job.json", dict) or {},
+        estimate=reader.read("estimate.json", Estimate.from_dict),
+        readings=thinned(reader.lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]),
+        results=reader.read("results.json", Results.from_dict),
+        skipped=tuple((str(line.get("file", "")), str(line.get("reason", ""))) for line in skipped),
+        damaged=tuple(reader.damaged),
+    )
+
+
+class _Reader:
+    """Reads what is there and remembers what could not be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.damaged: list[str] = []
+
+    def read(self, name: str, convert: Callable[[Any], T]) -> T | None:
+        """A file of JSON, or None where it is not there or not whole."""
+        try:
+            return convert(json.loads((self.folder / name).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+            self.damaged.append(name)
+            return None
+
+    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """A file of one JSON object a line, as a stream; a line that a kill cut short is left out."""
+        try:
+            with open(self.folder / name, "rb") as file:
+                for line in file:
+                    try:
+                        value = json.loads(line)
+                    except ValueError:
+                        continue
+                    if isinstance(value, dict):
+                        yield value
+        except FileNotFoundError:
+            return
+        except OSError:
+            self.damaged.append(name)
+
+
+def _state(folder: Path, facts: dict[str, Any]) -> RunState:
+    if facts["state"] == "finished":
+        return "finished"
+    match is_locked(folder / LOCK_FILE):
+        case True:
+            return "running"
+        case None:
+            return "unfinished"
+    return "interrupted" if facts["state"] == "interrupted" else "stopped"
+
+
+def _history(data: Any) -> dict[str, list[float | None]]:
+    return {str(name): [None if value is None else float(value) for value in values] for name, values in data.items()}
+
+
+def unix_time(text: Any) -> float | None:
+    """A time as `run.json` and the log have it, in Unix seconds."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return None
