@@ -9,6 +9,7 @@ exclude_patterns = ["_build"]
 
 myst_heading_anchors = 3  # links to headings: training.md#which-size
 highlight_language = "none"  # blocks that name no language are commands and their output
+smartquotes = False  # --flags stay what they are
 default_role = "code"  # docstrings have `names` in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
