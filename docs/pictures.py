@@ -1,15 +1,20 @@
-"""The pictures of README and docs, from real estimates.
+"""The pictures of README and docs, from real estimates and drawings.
 
 python docs/pictures.py            # writes docs/images/
 """
 
 import os
+import sys
+import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 from io import StringIO
 
+from drawn_flowers import draw_flowers
+from PIL import Image, ImageOps
 from rich.console import Console
 
 import fitroom
@@ -29,6 +34,18 @@ def main() -> None:
     console.print(estimate)
     (IMAGES / "estimate.svg").write_text(console.export_svg(title="fitroom", unique_id="estimate"))
     save_plot(estimate, IMAGES / "memory.svg")
+    flowers(kinds=5, each=8, size=96).save(IMAGES / "flowers.jpg", quality=80)
+
+
+def flowers(kinds: int, each: int, size: int) -> Image.Image:
+    """The first drawn flowers, a row for each kind."""
+    sheet = Image.new("RGB", (each * size, kinds * size))
+    with tempfile.TemporaryDirectory() as folder:
+        files = sorted(draw_flowers(Path(folder), kinds * each, size).rglob("*.jpg"))
+        for number, file in enumerate(files):
+            square = ImageOps.fit(Image.open(file), (size, size))
+            sheet.paste(square, (number % each * size, number // each * size))
+    return sheet
 
 
 if __name__ == "__main__":
