@@ -1,24 +1,26 @@
 """A training as lines: plain ones for a log, and JSON for programs."""
 
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Self, TextIO
+from typing import IO, Any, Self
 
 from fitroom.report import progress_words as words
 from fitroom.report.progress import Progress
 from fitroom.train.run.json_lines import finite
 
 _SECONDS_BETWEEN = 30.0
+_STDOUT = 1
 
 
 class LineView:
     """A line for each epoch, for what happens, and every 30 seconds between. For a stderr that is no terminal."""
 
-    def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file or sys.stderr
         self._clock = clock
         self._progress = Progress()
@@ -83,9 +85,9 @@ class LineView:
         ]
 
     def _line(self, parts: list[str]) -> None:
-        encoding = self._file.encoding or "utf-8"
+        encoding = getattr(self._file, "encoding", None) or "utf-8"
         text = "  ".join(parts).encode(encoding, "backslashreplace").decode(encoding)
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # a terminal that went away is no reason to stop
             self._file.write(f"{text}\n")
             self._file.flush()
         self._last_line = self._clock()
@@ -105,8 +107,8 @@ class JsonView:
     itself can be turned to stderr, away from what frameworks and the user's code print.
     """
 
-    def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file or os.fdopen(os.dup(sys.__stdout__.fileno()), "w", encoding="utf-8")
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file or os.fdopen(os.dup(_STDOUT), "w", encoding="utf-8")
         self._is_own = file is None
         self._lock = threading.Lock()
 
@@ -115,7 +117,8 @@ class JsonView:
 
     def __exit__(self, *error: object) -> None:
         if self._is_own:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def began(self, job: dict[str, Any]) -> None:
         """What is trained."""
@@ -143,7 +146,7 @@ class JsonView:
 
     def _line(self, event: str, facts: dict[str, Any]) -> None:
         line = json.dumps(finite({"event": event} | facts), allow_nan=False)
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # a reader that went away is no reason to stop
             self._file.write(f"{line}\n")
             self._file.flush()
 

@@ -1,5 +1,6 @@
 """A training in a terminal: what happens scrolls by, and a few lines below it show how it stands."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
@@ -12,6 +13,7 @@ from fitroom.report import progress_words as words
 from fitroom.report.gauges import Gauge, gauge_lines
 from fitroom.report.progress import Progress
 from fitroom.report.sheet import Sheet
+from fitroom.units import format_bytes
 
 NEARLY_FULL = 0.9
 _WIDE = 64
@@ -63,7 +65,8 @@ class LiveView:
         parts = [self._epoch(epoch), *_joined(words.metric_pairs(logs.get("loss"), metrics))]
         if self._progress.epoch_seconds is not None:
             parts.append(words.time_text(self._progress.epoch_seconds))
-        self._print(_GAP.join(parts))
+        for line in _filled(parts, self._sheet):
+            self._print(line.plain)
 
     def event(self, event: dict[str, Any]) -> None:
         """A line that stays."""
@@ -98,7 +101,7 @@ class LiveView:
         yield Gauge(
             label=self._epoch(reading["epoch"]),
             share=progress.epoch_share,
-            figure=_listed(done, _left(progress.epoch_seconds_left)),
+            figure=_listed(done, "validating" if progress.is_validating else _left(progress.epoch_seconds_left)),
         )
         share = progress.share
         percent = "" if share is None or not is_wide else f"{100 * share:.0f} %"
@@ -124,16 +127,21 @@ class LiveView:
             yield f"micro-batch {reading['micro_batch']} of {reading['pictures_per_batch']}"
         used = words.memory_bytes(reading)
         if used is not None and not reading["limit_bytes"]:
-            yield f"memory {words.format_bytes(used)}"
+            yield f"memory {format_bytes(used)}"
         if reading["host_bytes"] is not None:
-            yield f"host {words.format_bytes(reading['host_bytes'])}"
+            yield f"host {format_bytes(reading['host_bytes'])}"
 
     def _epoch(self, epoch: int) -> str:
         epochs = self._progress.last and self._progress.last["epochs"]
         return f"epoch {epoch + 1}/{epochs}" if epochs else f"epoch {epoch + 1}"
 
+    @property
+    def _sheet(self) -> Sheet:
+        return Sheet(self.console.width, self.console.encoding)
+
     def _print(self, text: str, style: str = "") -> None:
-        self.console.print(Sheet(self.console.width, self.console.encoding).text(text, style))
+        with contextlib.suppress(OSError):  # a terminal that went away is no reason to stop
+            self.console.print(self._sheet.text(text, style))
 
 
 def _left(seconds: float | None) -> str:

@@ -38,6 +38,11 @@ class Progress:
         self._since, self._has_ended = self.last | {"batch": 0}, True
 
     @property
+    def is_validating(self) -> bool:
+        """Whether the last batch of an epoch is done, and the epoch is not."""
+        return self.epoch_share == 1.0 and not self._has_ended
+
+    @property
     def epoch_share(self) -> float | None:
         """How much of the epoch's training is done, from 0 to 1."""
         if self.last is None or not self.last["batches"]:
@@ -57,7 +62,7 @@ class Progress:
         """Until the last batch of the epoch is done."""
         if self.last is None or not self.last["batches"] or self._batch_seconds is None:
             return None
-        return max(self.last["batches"] - self.last["batch"], 0) * self._batch_seconds
+        return float(max(self.last["batches"] - self.last["batch"], 0) * self._batch_seconds)
 
     @property
     def seconds_left(self) -> float | None:
@@ -68,7 +73,7 @@ class Progress:
         training = self.last["batches"] * self._batch_seconds
         epoch = self.epoch_seconds or training
         validation = 0.0 if self._has_ended else max(epoch - training, 0.0)
-        return here + validation + max(self.last["epochs"] - self.last["epoch"] - 1, 0) * epoch
+        return float(here + validation + max(self.last["epochs"] - self.last["epoch"] - 1, 0) * epoch)
 
     @property
     def _batch_seconds(self) -> float | None:

@@ -1,6 +1,7 @@
 """The NVIDIA cards in this machine, asked of the driver. No framework is started and no memory taken."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ class LiveGpu:
     used_bytes: int
     """In use by the driver and by other processes; what this process holds is not counted."""
 
+    compute_capability: tuple[int, int] | None = None
+
     @property
     def free_bytes(self) -> int:
         """What this process can have, the bytes it already holds included."""
@@ -29,6 +32,15 @@ def live_gpus() -> tuple[LiveGpu, ...]:
     `CUDA_VISIBLE_DEVICES` is honoured for indices and UUIDs. CUDA itself counts the fastest card first unless
     `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in a machine with unlike cards the order can differ from this one.
     """
+    return _gpus(_visible)
+
+
+def all_gpus() -> tuple[LiveGpu, ...]:
+    """Every card in this machine, hidden or not; () without an NVIDIA driver."""
+    return _gpus(lambda uuids: list(range(len(uuids))))
+
+
+def _gpus(chosen: Callable[[list[str]], list[int]]) -> tuple[LiveGpu, ...]:
     import pynvml
 
     try:
@@ -38,7 +50,7 @@ def live_gpus() -> tuple[LiveGpu, ...]:
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
-        gpus = (_read(pynvml, index, handles[index]) for index in _visible(uuids))
+        gpus = (_read(pynvml, index, handles[index]) for index in chosen(uuids))
         return tuple(gpu for gpu in gpus if gpu is not None)
     except pynvml.NVMLError:
         return ()
@@ -57,7 +69,16 @@ def _read(pynvml: Any, index: int, handle: Any) -> LiveGpu | None:
         name=pynvml.nvmlDeviceGetName(handle),
         memory_bytes=memory.total,
         used_bytes=max(0, memory.used - _own_bytes(pynvml, handle)),
+        compute_capability=_compute_capability(pynvml, handle),
     )
+
+
+def _compute_capability(pynvml: Any, handle: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except pynvml.NVMLError:
+        return None
+    return major, minor
 
 
 def _own_bytes(pynvml: Any, handle: Any) -> int:

@@ -28,8 +28,8 @@ _SECONDS_BETWEEN = 1.0
 class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     """A callback for `fitroom.fit`: writes `readings.jsonl` into a folder and tells listeners.
 
-    One reading after the first batch, then one a second, and one at each epoch's end. Only a batch that has a reading
-    is waited for; the others stay with the framework, which may work ahead. A line has:
+    One reading after the first batch, then one a second, one before validation and one at each epoch's end. Only a
+    batch that has a reading is waited for; the others stay with the framework, which may work ahead. A line has:
 
         time                  Unix seconds
         epoch, batch          the epoch from 0, and how many of its batches are done
@@ -65,7 +65,9 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._micro_batch: int | None = None
         self._epoch = self._batch = self._updates = 0
         self._has_run = self._has_warned = False
+        self._logs: dict[str, Any] = {}
         self._last_reading: float | None = None
+        self._read_at = 0
 
     def set_model(self, model: Any) -> None:
         """Keras's. Kept here, since `self.model` copies a state back on JAX each time it is asked for."""
@@ -103,15 +105,17 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Count it, and read when it is time."""
         logs = logs or {}
-        self._batch, self._updates = batch + 1, self._updates + 1
+        self._batch, self._updates, self._logs = batch + 1, self._updates + 1, logs
         self._count(logs)
         if self._last_reading is None or time.monotonic() - self._last_reading >= _SECONDS_BETWEEN:
             self._read(as_floats(logs))
             self._rate.begin()  # waiting for the next batch is part of training, reading is not
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Validation takes time that is not training's."""
+        """Validation takes time and memory that are not training's: what was read until here stands apart."""
         self._rate.break_off()
+        if self._logs and self._read_at != self._updates:
+            self._read(as_floats(self._logs))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Read, and tell of the epoch."""
@@ -159,7 +163,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         totals = {"epochs": params.get("epochs"), "batches": params.get("steps")}
         self._tell("reading", reading | totals | {"pictures_per_batch": self.pictures_per_batch})
         self._warn_once(reading["peak_bytes"], reading["limit_bytes"])
-        self._last_reading = time.monotonic()
+        self._last_reading, self._read_at = time.monotonic(), self._updates
 
     def _warn_once(self, peak_bytes: int | None, limit_bytes: int | None) -> None:
         if self._has_warned or peak_bytes is None or limit_bytes is None or peak_bytes < NEARLY_FULL * limit_bytes:
