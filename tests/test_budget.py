@@ -105,6 +105,9 @@ class FakeNvml(ModuleType):
             raise self.NVMLError("Not Supported")
         return SimpleNamespace(total=gpu.total, used=gpu.used)
 
+    def nvmlDeviceGetCudaComputeCapability(self, gpu: SimpleNamespace) -> tuple[int, int]:  # noqa: N802
+        return (8, 6)
+
     def nvmlDeviceGetComputeRunningProcesses(self, gpu: SimpleNamespace) -> list[SimpleNamespace]:  # noqa: N802
         if gpu.processes is None:
             raise self.NVMLError("Not Supported")

@@ -73,6 +73,16 @@ def load_backend(name: str) -> Backend:
     return backend
 
 
+def limit_memory(name: str, limit_bytes: int) -> str | None:
+    """Have a backend take no more than so many bytes of its first device. Why it cannot, or None where it will.
+
+    Before the framework starts, and where it reads variables of the environment, before it is imported.
+    """
+    module = importlib.import_module(f"fitroom.backends.{name}.limit")
+    why_not: str | None = module.limit_memory(limit_bytes)
+    return why_not
+
+
 def _wished(flag: str | None) -> str | None:
     """What the user asked for in so many words, by the flag or by KERAS_BACKEND."""
     environment = os.environ.get("KERAS_BACKEND")  # Keras, too, takes an empty one for none

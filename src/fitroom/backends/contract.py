@@ -2,7 +2,7 @@
 
 A backend is a package beside this file, named as Keras names it, with the same files in each:
 `backend.py` (the class), `memory.py` (devices and readings), `out_of_memory.py` (recognising it), `stepper.py` (one
-training step, all of it or nothing).
+training step, all of it or nothing), `limit.py` (less memory than there is, set before the framework starts).
 A capability that a framework lacks is a flag here, not a surprise at run time.
 """
 

@@ -7,7 +7,6 @@ for several backends it is sent, as JSON, to a process for each:
 """
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
+from fitroom.backends.keras_optimizers import optimizer_class
+from fitroom.backends.quiet import quieten
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
@@ -65,7 +66,8 @@ class EstimateJob:
                 unsafe=self.unsafe,
             )
         )
-        _check_keras_names(self.recipe)
+        if self.recipe.optimizer:
+            optimizer_class(self.recipe.optimizer)  # names that only Keras knows
         return [
             found or self._estimate(model, backend, batch_size, key, say)
             for batch_size, key, found in zip(self.batch_sizes, keys, recalled, strict=True)
@@ -131,20 +133,10 @@ class EstimateJob:
 
 def _quieten(backend: str) -> None:
     """Keep frameworks from chatting on stderr, and JAX from taking a card that is only being asked about."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quieten()
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself, and nothing is computed here
-    logging.getLogger("jax_plugins").setLevel(logging.ERROR)
     if backend == "jax":
         os.environ["JAX_PLATFORMS"] = "cpu"
-
-
-def _check_keras_names(recipe: Recipe) -> None:
-    """Names that only Keras knows."""
-    import keras
-
-    optimizers = {name.lower(): name for name in dir(keras.optimizers) if name[0].isupper() and name != "Optimizer"}
-    if recipe.optimizer and recipe.optimizer.lower() not in optimizers:
-        raise UnknownNameError("optimizer", recipe.optimizer, optimizers, more="any of keras.optimizers")
 
 
 def _cell_from_dict(data: dict[str, Any]) -> Cell:
