@@ -1,5 +1,6 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
+from fitroom import data as data
 from fitroom.budget import Budget as Budget
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
@@ -18,6 +19,8 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.estimating.result import Estimate as Estimate
 from fitroom.estimating.timeline import Timeline as Timeline
 from fitroom.recipe import Recipe as Recipe
+from fitroom.report.run_record import Run as Run
+from fitroom.report.run_record import open_run as open_run
 from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step

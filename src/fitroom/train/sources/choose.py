@@ -27,7 +27,8 @@ def source_of(
     """The batches of the data, cut and ordered as the arguments of `model.fit` say.
 
     `batch_size` and `shuffle` are for arrays, where `shuffle="batch"` mixes within each batch only; a PyDataset obeys
-    `shuffle` with whole batches. The rest order and cut their batches themselves.
+    `shuffle` with whole batches. The rest order and cut their batches themselves. A dataset that has a source of
+    its own gives it by a method `__fitroom_source__(shuffle=, class_weight=, steps_per_epoch=)`.
     """
     _check_positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
     if x is None or isinstance(x, dict | list | tuple | Column) or is_array(x):
@@ -42,6 +43,9 @@ def source_of(
             seed=seed,
         )
     _check_alone(x, y=y, sample_weight=sample_weight)
+    if (own := getattr(x, "__fitroom_source__", None)) is not None:
+        found: Source = own(shuffle=bool(shuffle), class_weight=class_weight, steps_per_epoch=steps_per_epoch)
+        return found
     if is_py_dataset(x):
         return PyDatasetSource(
             x, shuffle=shuffle, class_weight=class_weight, steps_per_epoch=steps_per_epoch, seed=seed

@@ -1,0 +1,124 @@
+"""Bytes of a file to a picture of the size asked for: uint8, three colours, upright."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fitroom.data.opening import LARGEST_BYTES, BadPictureError, Header, check_memory, opened, reason
+from fitroom.data.room import Room
+from fitroom.data.settings import Resize
+
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_ROOM = Room(2 * LARGEST_BYTES)
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content. Raises BadPictureError where it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(handle, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would never end
+                raise BadPictureError("not a file")
+            return file.read()
+    except OSError as error:
+        raise BadPictureError(f"cannot be read: {(error.strerror or reason(error)).lower()}") from error
+
+
+def decoded(data: bytes, image_size: int, resize: Resize) -> Any:
+    """A file's content as a Pillow image of mode RGB and of the size asked for. Raises BadPictureError."""
+    image, header = opened(data)
+    scale = check_fits(header, image_size, resize)
+    with _ROOM.lent(header.memory_bytes(scale)):
+        try:
+            turn = _TURNS.get(_orientation(image))
+            if scale > 1:
+                image.draft(None, (header.width // scale, header.height // scale))
+            resized = fitted(image, image_size, resize)
+            return resized if turn is None else resized.transpose(turn)
+        except MemoryError:
+            raise
+        except Exception as error:  # a broken file may fail anywhere in a decoder, with any error
+            raise BadPictureError(f"broken: {reason(error)}") from error
+
+
+def check_fits(header: Header, image_size: int, resize: Resize) -> int:
+    """The scale to decode at: 1, or 2, 4, 8 times smaller. Raises BadPictureError where that takes too much memory."""
+    needed = _inner(header.width, header.height, image_size) if resize in ("pad", "whole") else (image_size, image_size)
+    scale = header.scale(*needed)
+    check_memory(header, scale)
+    return scale
+
+
+def fitted(image: Any, image_size: int, resize: Resize) -> Any:
+    """A decoded picture brought to a square in RGB: its middle, all of it on black, or all of it out of shape."""
+    image = _resizable(image)
+    width, height = image.size
+    if resize in ("pad", "whole"):
+        inner = _inner(width, height, image_size)
+        small = _in_colour(image.resize(inner, Image.Resampling.BILINEAR))
+        if resize == "whole":
+            return small
+        square = Image.new("RGB", (image_size, image_size))
+        corner = ((image_size - inner[0]) // 2, (image_size - inner[1]) // 2)
+        square.paste(small, corner)
+        return square
+    box = None
+    if resize == "crop":
+        side = min(width, height)
+        left, top = (width - side) // 2, (height - side) // 2  # whole pixels: half of one would blur
+        box = (left, top, left + side, top + side)
+    return _in_colour(image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box))
+
+
+def _resizable(image: Any) -> Any:
+    """In a mode whose pixels can be averaged."""
+    image.load()
+    if image.mode.startswith(("I", "F")):
+        return Image.fromarray(_eight_bits(np.asarray(image), image.mode))
+    if "transparency" in image.info or image.mode in ("PA", "LA", "La", "RGBa"):
+        return image.convert("RGBA")
+    if image.mode in ("P", "1"):
+        return image.convert("RGB")
+    return image
+
+
+def _in_colour(image: Any) -> Any:
+    """In RGB; what is transparent is white."""
+    if image.mode == "RGBA":
+        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        image = Image.alpha_composite(white, image)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _inner(width: int, height: int, image_size: int) -> tuple[int, int]:
+    longest = max(width, height)
+    return max(1, round(width * image_size / longest)), max(1, round(height * image_size / longest))
+
+
+def _orientation(image: Any) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # damaged EXIF is no reason to lose the picture
+        return 1
+
+
+def _eight_bits(values: Any, mode: str) -> Any:
+    """Grey values of 16 or 32 bits, or fractions, from the range that they are written in."""
+    values = np.nan_to_num(values.astype("float32"))
+    largest = float(values.max())
+    ranges = {"I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}.get(mode, (65535.0,))
+    top = next((top for top in ranges if largest <= top), largest)
+    return (np.clip(values, 0, top) * (255.0 / top)).astype("uint8")

@@ -1,0 +1,116 @@
+"""A file opened as a picture, known by its content whatever it is called, and refused before it takes the memory."""
+
+import io
+import struct
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from PIL import Image
+
+from fitroom.units import format_bytes
+
+LARGEST_BYTES = 256 * 1024**2
+"""Of memory to decode one picture. 64 million pixels, and JPEG of far more: it is decoded at reduced scale."""
+
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
+
+_OTHERS = (
+    (b"<!DOCTYPE html", "a web page, not a picture"),
+    (b"<html", "a web page, not a picture"),
+    (b"<svg", "an SVG drawing, which has no pixels"),
+    (b"<?xml", "an XML file, not a picture"),
+    (b"%PDF", "a PDF document, not a picture"),
+    (b"PK\x03\x04", "a ZIP archive, not a picture"),
+)
+
+
+class BadPictureError(Exception):
+    """A file that is no picture, or a broken one. The text is the reason."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the beginning of a picture says."""
+
+    format: str
+    width: int
+    height: int
+    progressive: bool
+
+    def scale(self, width: int, height: int) -> int:
+        """8, 4, 2 or 1: by how much a JPEG may be reduced while it is decoded and still cover a size."""
+        if self.format not in ("JPEG", "MPO"):
+            return 1
+        most = min(self.width // max(width, 1), self.height // max(height, 1))
+        return next((scale for scale in (8, 4, 2) if scale <= most), 1)
+
+    def memory_bytes(self, scale: int) -> int:
+        """Of the decoded picture, and of the coefficients that a progressive JPEG keeps whole."""
+        pixels = self.width * self.height
+        return 4 * (-(-pixels // scale**2)) + (6 * pixels if self.progressive else 0)
+
+
+def opened(data: bytes) -> tuple[Any, Header]:
+    """A Pillow image that is not decoded yet, and its header. Raises BadPictureError."""
+    if not data:
+        raise BadPictureError("empty file")
+    image = _recognised(data)
+    if image is None:
+        raise BadPictureError(_described(data))
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise BadPictureError(f"a picture of {width} x {height} pixels")
+    progressive = bool(image.info.get("progressive") or image.info.get("progression"))
+    return image, Header(str(image.format), width, height, progressive)
+
+
+def check_memory(header: Header, scale: int) -> None:
+    """Raise BadPictureError for a picture that would take too much memory: a mistake, or a decompression bomb."""
+    needed = header.memory_bytes(scale)
+    if needed > LARGEST_BYTES:
+        raise BadPictureError(
+            f"too large: {header.width:,} x {header.height:,} pixels take {format_bytes(needed)} to decode, "
+            f"more than {format_bytes(LARGEST_BYTES)}"
+        )
+
+
+def _recognised(data: bytes) -> Any:
+    """What `Image.open` gives, without its limit on pixels: that knows nothing of reduced scale."""
+    for accept, factory in _plugins():
+        if accept is not None and accept(data[:16]) is not True:
+            continue
+        try:
+            return factory(io.BytesIO(data), "")
+        except (SyntaxError, IndexError, TypeError, KeyError, EOFError, struct.error):  # as in Pillow: not of this kind
+            continue
+        except (OSError, ValueError, OverflowError) as error:
+            raise BadPictureError(f"broken: {reason(error)}") from error
+    return None
+
+
+@cache
+def _plugins() -> list[tuple[Any, Any]]:
+    Image.init()
+    return [(Image.OPEN[name][1], Image.OPEN[name][0]) for name in _FORMATS if name in Image.OPEN]
+
+
+def _described(data: bytes) -> str:
+    beginning = data[:256].lstrip(b"\xef\xbb\xbf \r\n\t").lower()
+    if data[4:8] == b"ftyp" and data[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
+        return "a HEIC photo, which Pillow cannot read: convert it to JPEG"
+    for start, words in _OTHERS:
+        if beginning.startswith(start.lower()):
+            return words
+    if data.count(0, 0, 1024) == min(len(data), 1024):
+        return "broken: nothing but zeros"
+    for accept, _ in _plugins():
+        if accept is not None and accept(data[:16]) is True:
+            return "broken: its beginning is damaged"
+    return "not a picture"
+
+
+def reason(error: BaseException) -> str:
+    """An error in few words."""
+    text = str(error).strip().split("\n")[0].rstrip(".")
+    return (text[:1].lower() + text[1:160]) if text else type(error).__name__
