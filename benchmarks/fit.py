@@ -229,8 +229,10 @@ class Setting:
 
     def limit(self) -> None:
         """Cap the allocator of this process; on JAX the parent has done it."""
+        from fitroom.backends.choose import current_backend
         from fitroom.units import parse_bytes
 
+        current_backend().fail_at_once()  # as `fitroom run` does
         limit_bytes = parse_bytes(self.arguments.limit)
         if self.arguments.backend == "torch":
             import torch

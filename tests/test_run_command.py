@@ -49,6 +49,20 @@ def test_a_script_that_dies_of_memory_trains_unchanged(script, pictures):
     assert f"The batch stays at {BATCH_SIZE}" in with_it.stderr
 
 
+def test_on_a_card_tensorflow_does_not_wait_for_memory(tmp_path):
+    """Planted: there is no card. TensorFlow is asked what it was told before its devices started."""
+    needs("tensorflow")
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import keras\n"
+        "from tensorflow.python.eager import context\n"
+        "keras.ops.ones(3)\n"
+        "print('waits', not context.context().config.gpu_options.experimental.disallow_retry_on_allocation_failure)\n"
+    )
+    assert "waits True" in run(script).stdout
+    assert "waits False" in run("-m", "fitroom", "run", script).stdout
+
+
 def test_a_script_that_is_not_there_is_an_error():
     done = run("-m", "fitroom", "run", "nowhere.py")
     assert done.returncode == 1

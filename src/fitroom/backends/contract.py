@@ -103,6 +103,9 @@ class Backend(Protocol):
     def release(self) -> None:
         """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""
 
+    def fail_at_once(self) -> None:
+        """Have allocations fail where memory is out, instead of waiting for some. Before the devices are in use."""
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
 

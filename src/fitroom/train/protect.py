@@ -31,7 +31,9 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
     import keras
 
     import fitroom
+    from fitroom.backends.choose import current_backend
 
+    current_backend().fail_at_once()
     own = getattr(keras.Model.fit, "_kerass_own", keras.Model.fit)
     count = 0
 

@@ -57,6 +57,9 @@ class FakeBackend:
         gc.collect()
         self._gpu_memory.release()
 
+    def fail_at_once(self) -> None:
+        """Nothing here waits for memory."""
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the fake card ran out of memory."""
         return out_of_memory.is_out_of_memory(error)

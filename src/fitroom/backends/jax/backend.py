@@ -30,6 +30,9 @@ class JaxBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
+    def fail_at_once(self) -> None:
+        """JAX does."""
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
         return out_of_memory.is_out_of_memory(error)

@@ -30,6 +30,13 @@ class TensorFlowBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
+    def fail_at_once(self) -> None:
+        """In place of TensorFlow's waiting, on a card."""
+
+        from fitroom.backends.tensorflow.impatience import fail_at_once
+
+        fail_at_once()
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
         return out_of_memory.is_out_of_memory(error)

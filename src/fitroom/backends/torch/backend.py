@@ -33,6 +33,9 @@ class TorchBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
+    def fail_at_once(self) -> None:
+        """PyTorch does."""
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
         return out_of_memory.is_out_of_memory(error)
