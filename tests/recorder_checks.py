@@ -8,10 +8,14 @@ import pytest
 
 import fitroom
 from fitroom.backends.choose import current_backend
+from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
+from fitroom.report.progress_words import event_text
 from fitroom.train.events import listening
+from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
 from fitroom.watch.recorder import Recorder
+from fitroom.watch.steady_rate import SteadyRate
 from fitroom.watch.tensorboard import TensorBoardLog
 
 FIELDS = [
@@ -62,6 +66,19 @@ def trained(folder, *, model=None, callbacks=(), heard=(), batch_size=16, number
 
 def lines(folder):
     return [json.loads(line) for line in (folder / "readings.jsonl").read_text().splitlines()]
+
+
+class FailsAbove(keras.layers.Layer):
+    """Raises out of memory for batches above a size. PLANTED: the framework itself does not run out here."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.most = most
+
+    def call(self, x, training=False):
+        if training and x.shape[0] is not None and x.shape[0] > self.most:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1.0GiB (planted)")
+        return x
 
 
 class StopAt(keras.callbacks.Callback):
@@ -122,6 +139,116 @@ def test_the_micro_batch_is_shown_where_batches_are_cut(tmp_path):
     trained(tmp_path / "cut", epochs=1, recipe=fitroom.Recipe(micro_batch=5))
     assert {reading["micro_batch"] for reading in lines(tmp_path / "whole")} == {None}
     assert {reading["micro_batch"] for reading in lines(tmp_path / "cut")} == {5}
+
+
+def test_out_of_memory_shows_at_its_batch_and_in_the_readings_after_it(tmp_path, every_batch):
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), FailsAbove(9), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    heard = Heard()
+    with listening(heard.event):
+        trained(tmp_path, model=model, epochs=1)
+    assert [event_text(event) for event in heard.events] == [
+        "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch done again"
+    ]
+    assert {reading["micro_batch"] for reading in lines(tmp_path)} == {8}
+
+
+def test_memory_is_read_against_the_limit_where_the_framework_counts_it(tmp_path, every_batch):
+    trained(tmp_path, epochs=1)
+    for reading in lines(tmp_path):
+        if current_backend().name == "tensorflow":  # test_recorder.py gives it a limited allocator that counts
+            assert reading["limit_bytes"] == 400 * MIB
+            assert 0 < reading["in_use_bytes"] <= reading["peak_bytes"] < 10 * MIB
+        else:
+            assert reading["limit_bytes"] is reading["in_use_bytes"] is reading["peak_bytes"] is None
+
+
+def test_nearly_full_memory_is_told_once(tmp_path):
+    backend, heard = FakeBackend(capacity_bytes=100), Heard()
+    recorder = Recorder(tmp_path, pictures_per_batch=8, backend=backend, listeners=[heard])
+    block = backend.allocate(89)
+    recorder.on_epoch_end(0, {"loss": 1.0})
+    assert heard.events == []
+    backend.free(block)
+    backend.free(backend.allocate(90))
+    recorder.on_epoch_end(1, {"loss": 1.0})
+    backend.free(backend.allocate(95))
+    recorder.on_epoch_end(2, {"loss": 1.0})
+    assert [event["kind"] for event in heard.events] == ["memory nearly full"]
+    assert "90 B of 100 B were in use at once" in heard.events[0]["message"]
+    assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95]  # each since the one before
+
+
+def test_a_budget_below_the_allocators_limit_is_the_limit(tmp_path):
+    recorder = Recorder(tmp_path, pictures_per_batch=8, backend=FakeBackend(capacity_bytes=100), limit_bytes=60)
+    recorder.on_epoch_end(0, {"loss": 1.0})
+    assert lines(tmp_path)[0]["limit_bytes"] == 60
+
+
+def driven(folder, seconds_of_batches, *, between=lambda recorder, batch: None, waits=0.0):
+    """The rate after batches of 8 pictures that take so long, by a clock of the test's own."""
+    now = [0.0]
+
+    def passes(seconds):
+        now[0] += seconds
+
+    recorder = Recorder(folder, pictures_per_batch=8, backend=FakeBackend(capacity_bytes=100))
+    recorder._rate = SteadyRate(clock=lambda: now[0])
+    recorder.set_params({"epochs": 1, "steps": len(seconds_of_batches)})
+    recorder.on_epoch_begin(0)
+    for batch, seconds in enumerate(seconds_of_batches):
+        passes(waits)
+        recorder.on_train_batch_begin(batch)
+        passes(seconds)
+        recorder.on_train_batch_end(batch, {"loss": 1.0})
+        between(recorder, passes)
+    return recorder._rate.per_second
+
+
+def test_the_rate_leaves_out_compiling_and_the_last_batch_which_may_be_smaller(tmp_path, every_batch):
+    assert driven(tmp_path, [60.0, 2.0, 2.0, 2.0, 0.1]) == 4.0
+
+
+def test_the_rate_counts_waiting_for_pictures(tmp_path, every_batch):
+    assert driven(tmp_path, [60.0, 2.0, 2.0, 2.0, 0.1], waits=2.0) == 2.0
+
+
+def test_the_rate_is_the_same_whether_readings_are_seldom_or_not(tmp_path):
+    assert driven(tmp_path, [60.0, 2.0, 2.0, 2.0, 0.1], waits=2.0) == 2.0
+
+
+def test_the_rate_leaves_out_checkpoints_and_validation(tmp_path, every_batch):
+    def checkpoint(recorder, passes):
+        recorder.get_state()
+        passes(30.0)
+
+    def evaluation(recorder, passes):
+        recorder.on_test_begin()
+        passes(30.0)
+
+    for pause in (checkpoint, evaluation):
+        assert driven(tmp_path, [60.0, 2.0, 2.0, 2.0, 0.1], between=pause) == 4.0
+
+
+def test_the_rate_leaves_out_compiling_for_another_micro_batch(tmp_path, every_batch):
+    sizing = Sizing()
+
+    def shrinks_after_the_third(recorder, passes):
+        if recorder._batch == 3:
+            sizing.failed(8)
+
+    def begins_with(recorder, passes):
+        recorder.set_sizing(sizing) if recorder._batch == 1 else shrinks_after_the_third(recorder, passes)
+
+    assert driven(tmp_path, [60.0, 2.0, 2.0, 90.0, 2.0, 2.0, 0.1], between=begins_with) == 4.0
+
+
+def test_a_full_disk_stops_neither_training_nor_views(tmp_path, every_batch):
+    (tmp_path / "readings.jsonl").symlink_to("/dev/full")
+    (tmp_path / "tensorboard").touch()  # where a folder is to be: an OSError too
+    heard, log = Heard(), TensorBoardLog(tmp_path / "tensorboard")
+    trained(tmp_path, epochs=1, heard=[log, heard])
+    assert [reading["batch"] for reading in heard.readings] == [1, 2, 3, 4, 4]
 
 
 def test_a_loss_that_is_no_number_is_null(tmp_path):

@@ -43,11 +43,13 @@ class LiveView:
 
     def __enter__(self) -> Self:
         self._began = self._clock()
-        self._live.start()
+        with _whatever_becomes_of_the_terminal():
+            self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._live.stop()
+        with _whatever_becomes_of_the_terminal():
+            self._live.stop()
 
     def began(self, job: dict[str, Any]) -> None:
         """What is trained."""
@@ -78,7 +80,7 @@ class LiveView:
 
     def ended(self, summary: dict[str, Any]) -> None:
         """Nothing changes any more."""
-        self._live.stop()
+        self.__exit__()
         for line in words.summary_lines(summary):
             self._print(line)
 
@@ -97,7 +99,8 @@ class LiveView:
 
     def _gauges(self, reading: dict[str, Any], *, is_wide: bool) -> Iterator[Gauge]:
         progress = self._progress
-        done = f"{reading['batch']} of {reading['batches'] or 'unknown'} batches" if is_wide else ""
+        total = f" of {reading['batches']}" if reading["batches"] else ""
+        done = f"{reading['batch']}{total} batches" if is_wide else ""
         yield Gauge(
             label=self._epoch(reading["epoch"]),
             share=progress.epoch_share,
@@ -140,8 +143,13 @@ class LiveView:
         return Sheet(self.console.width, self.console.encoding)
 
     def _print(self, text: str, style: str = "") -> None:
-        with contextlib.suppress(OSError):  # a terminal that went away is no reason to stop
+        with _whatever_becomes_of_the_terminal():
             self.console.print(self._sheet.text(text, style))
+
+
+def _whatever_becomes_of_the_terminal() -> contextlib.AbstractContextManager[None]:
+    """One that went away is no reason to stop training."""
+    return contextlib.suppress(OSError)
 
 
 def _left(seconds: float | None) -> str:

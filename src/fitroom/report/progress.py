@@ -52,10 +52,9 @@ class Progress:
     @property
     def share(self) -> float | None:
         """How much of all epochs is done, from 0 to 1."""
-        share = self.epoch_share
-        if self.last is None or share is None or not self.last["epochs"]:
+        if self.last is None or not self.last["epochs"]:
             return None
-        return min(float((self.last["epoch"] + share) / self.last["epochs"]), 1.0)
+        return min(float((self.last["epoch"] + (self.epoch_share or 0.0)) / self.last["epochs"]), 1.0)
 
     @property
     def epoch_seconds_left(self) -> float | None:

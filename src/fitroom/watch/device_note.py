@@ -20,7 +20,7 @@ def device_note(backend: Backend) -> str | None:
         return None
     names = " and ".join(dict.fromkeys(gpu.name for gpu in gpus))
     reason = likely_reason(backend.name, os.environ)
-    return f"training runs on the CPU, although this machine has an {names}: {reason}."
+    return f"training runs on the CPU, although this machine has a card ({names}): {reason}."
 
 
 def likely_reason(backend: str, environment: Mapping[str, str]) -> str:

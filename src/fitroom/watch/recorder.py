@@ -57,7 +57,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self.folder = Path(folder)
         self.pictures_per_batch = pictures_per_batch
         self.listeners = tuple(listeners)
-        self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*"))
+        self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
         self._optimizer: Any = None

@@ -1,5 +1,7 @@
 """The course of a training as TensorBoard reads it, from any backend and without TensorFlow."""
 
+import errno
+import io
 import os
 import socket
 import time
@@ -101,9 +103,12 @@ class TensorBoardLog:
         return self._files[run]
 
     def _append(self, file: BinaryIO, event: Any) -> None:
-        begin = file.tell()
+        """All of the event or nothing of it."""
+        record, begin = io.BytesIO(), file.tell()
+        self._records(record).write(event.SerializeToString())
         try:
-            self._records(file).write(event.SerializeToString())
+            if file.write(record.getvalue()) < record.tell():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             file.truncate(begin)
             file.seek(begin)
