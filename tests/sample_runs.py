@@ -193,7 +193,7 @@ def step_estimate() -> Estimate:
     """A step of a net with forty layers: activations pile up on the way forward and go on the way back."""
     depth = 40
     layers = [f"block{1 + index // 4}_{('conv', 'batch_norm', 'relu', 'pool')[index % 4]}" for index in range(depth)]
-    sizes = [int((420 - 8 * index) * MIB * (0.35 if index % 4 else 1.0)) for index in range(depth)]
+    sizes = [int((545 - 10 * index) * MIB * (0.35 if index % 4 else 1.0)) for index in range(depth)]
     end = 3 * depth - 1
     forward = [Moment(name=f"fusion.{i}", layer=layer, phase="forward") for i, layer in enumerate(layers)]
     backward = [Moment(name=f"grad.{i}", layer=layer, phase="backward") for i, layer in enumerate(reversed(layers))]

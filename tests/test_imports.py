@@ -44,6 +44,7 @@ def test_the_public_names_are_these():
         "ModelError",
         "OutOfMemoryError",
         "Recipe",
+        "Run",
         "RunInterrupted",
         "StateLostError",
         "Step",
@@ -52,6 +53,7 @@ def test_the_public_names_are_these():
         "estimate",
         "find_card",
         "fit",
+        "open_run",
         "protect",
     }
 

@@ -135,3 +135,9 @@ class Estimate:
         from fitroom.report.terminal import estimate_text
 
         return estimate_text(self)
+
+    def _repr_html_(self) -> str:
+        """As a few lines, where a notebook shows it."""
+        from fitroom.report.notebook import estimate_html
+
+        return estimate_html(self)

@@ -44,3 +44,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str =
 def details(summary: str, body: str) -> str:
     """What is folded away until it is asked for."""
     return f'<details><summary>{summary}</summary><div class="folded">{body}</div></details>'
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """Heads, each with what is said of it. What is said is HTML already; where it is empty, both are left out."""
+    items = "".join(f"<dt>{escape(head)}</dt><dd>{said}</dd>" for head, said in rows if said)
+    return f'<dl class="pairs">{items}</dl>' if items else ""

@@ -23,6 +23,8 @@ class Series:
     """A colour, or the name of one of the style sheet's."""
 
     values: Sequence[float | None]
+    shaded: bool = False
+    """Whether the ground below a line is tinted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ def memory_charts(run: Run) -> list[Chart]:
 def _history_charts(run: Run) -> list[Chart]:
     """A chart for each metric, in training and in validation."""
     metrics = dict.fromkeys(name.removeprefix("val_") for name in run.history if name != "learning_rate")
-    return [_history_chart(run, metric) for metric in metrics if any(run.history.get(metric) or [])]
+    return [_history_chart(run, metric) for metric in metrics]
 
 
 def _pace_charts(run: Run) -> list[Chart]:
@@ -94,7 +94,7 @@ def _measured_charts(run: Run) -> list[Chart]:
     summary = f"The framework had at most {format_bytes(peak_bytes)} in use"
     summary += f", of {format_bytes(run.limit_bytes)}." if run.limit_bytes else "."
     wanted = (
-        Series(name="in use", colour="--first", values=[point.in_use_bytes for point in points]),
+        Series(name="in use", colour="--first", values=[point.in_use_bytes for point in points], shaded=True),
         Series(name="most in use so far", colour="--second", values=[point.peak_bytes for point in points]),
     )
     chart = Chart(
@@ -152,7 +152,6 @@ def _over_run(run: Run, key: str, title: str, unit: Unit, values: Sequence[float
         at=[point.seconds for point in points],
         labels=[_when(point) for point in points],
         series=[series],
-        moments=_moments(run),
     )
     return [chart]
 
@@ -183,7 +182,8 @@ def _from_to(series: Series, unit: Unit) -> str:
 
 
 def _when(point: Point) -> str:
-    return f"{duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}"
+    at_once = f", {point.micro_batch} at once" if point.micro_batch else ""
+    return f"{duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}{at_once}"
 
 
 def _place(moment: Any, number: int, length: int) -> str:

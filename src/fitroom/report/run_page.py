@@ -11,24 +11,25 @@ from fitroom import __version__
 from fitroom.report import run_result_sections, run_sections
 from fitroom.report.markup import asset, script_json
 from fitroom.report.run_charts import memory_charts, training_charts
+from fitroom.report.run_memory import memory
+from fitroom.report.run_recipe import recipe, where
 from fitroom.report.run_record import Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
-from fitroom.report.words import backend_name
 from fitroom.train.run.durable import written_whole
 
 REPORT_FILE = "report.html"
 
 _SECTIONS = (
     ("training", "Training", run_sections.training),
-    ("memory", "Memory", run_sections.memory),
+    ("memory", "Memory", memory),
     ("mistakes", "What it mistakes", run_result_sections.confusion),
     ("pictures", "Pictures it never saw", run_result_sections.samples),
     ("classes", "Classes", run_result_sections.classes),
-    ("recipe", "The recipe", run_sections.recipe),
+    ("recipe", "The recipe", recipe),
     ("events", "What happened", run_sections.events),
     ("skipped", "Files left out", run_sections.skipped),
-    ("again", "Again", run_sections.again),
+    ("again", "Do it again", run_sections.again),
     ("versions", "Made with", run_sections.versions),
 )
 
@@ -57,7 +58,7 @@ def run_page(run: Run) -> str:
         policy=_hash(script),
         title=escape(title(run)),
         style=asset("base.css") + asset("run.css"),
-        kicker=escape(" · ".join(part for part in (title(run), _where(run), _when(run)) if part)),
+        kicker=escape(" · ".join(part for part in (title(run), where(run), _when(run)) if part)),
         headline=escape(said.headline),
         sentence=escape(said.sentence),
         tone=said.tone,
@@ -72,12 +73,6 @@ def run_page(run: Run) -> str:
         data=script_json([chart.to_dict() for chart in [*training_charts(run), *memory_charts(run)]]),
         script=script,
     )
-
-
-def _where(run: Run) -> str:
-    backend = run.job_fact("backend") or run.facts.get("backend")
-    device = run.job_fact("device")
-    return " on ".join(str(part) for part in (backend and backend_name(str(backend)), device) if part)
 
 
 def _when(run: Run) -> str:

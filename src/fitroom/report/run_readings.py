@@ -60,8 +60,7 @@ class Readings:
     @property
     def pictures_per_second(self) -> float | None:
         """Over the whole run."""
-        timed = [(p.pictures_per_second, p.num_readings) for p in self.points if p.pictures_per_second is not None]
-        return sum(speed * count for speed, count in timed) / sum(count for _, count in timed) if timed else None
+        return _mean_speed(self.points)
 
     @property
     def seconds(self) -> float:
@@ -81,7 +80,7 @@ def thinned(readings: Iterable[Mapping[str, Any]], *, resumed: Sequence[float] =
     points: list[Point] = []
     width, seconds, before = 1, 0.0, None
     for reading in readings:
-        now = _number(reading.get("time"))
+        now = finite(reading.get("time"))
         if now is None:
             continue
         if before is not None and not any(before < time <= now for time in resumed):
@@ -108,7 +107,7 @@ def _halved(points: list[Point]) -> list[Point]:
 def _merged(first: Point, second: Point) -> Point:
     return replace(
         second,
-        pictures_per_second=Readings(points=(first, second)).pictures_per_second,
+        pictures_per_second=_mean_speed((first, second)),
         in_use_bytes=_most((first.in_use_bytes, second.in_use_bytes)),
         peak_bytes=_most((first.peak_bytes, second.peak_bytes)),
         host_bytes=_most((first.host_bytes, second.host_bytes)),
@@ -122,9 +121,9 @@ def _point(reading: Mapping[str, Any], time: float, seconds: float) -> Point:
         seconds=seconds,
         epoch=_whole(reading.get("epoch")) or 0,
         batch=_whole(reading.get("batch")) or 0,
-        loss=_number(reading.get("loss")),
-        learning_rate=_number(reading.get("learning_rate")),
-        pictures_per_second=_number(reading.get("pictures_per_second")),
+        loss=finite(reading.get("loss")),
+        learning_rate=finite(reading.get("learning_rate")),
+        pictures_per_second=finite(reading.get("pictures_per_second")),
         in_use_bytes=_whole(reading.get("in_use_bytes")),
         peak_bytes=_whole(reading.get("peak_bytes")),
         host_bytes=_whole(reading.get("host_bytes")),
@@ -133,15 +132,21 @@ def _point(reading: Mapping[str, Any], time: float, seconds: float) -> Point:
     )
 
 
+def _mean_speed(points: Iterable[Point]) -> float | None:
+    timed = [(p.pictures_per_second, p.num_readings) for p in points if p.pictures_per_second is not None]
+    return sum(speed * count for speed, count in timed) / sum(count for _, count in timed) if timed else None
+
+
 def _most(sizes: Iterable[int | None]) -> int | None:
     return max((size for size in sizes if size is not None), default=None)
 
 
-def _number(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """A number, or None for what is none or is not finite."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and isfinite(value) else None
 
 
 def _whole(value: Any) -> int | None:
-    number = _number(value)
+    number = finite(value)
     return None if number is None else int(number)

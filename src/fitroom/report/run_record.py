@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
-from fitroom.report.run_readings import Readings, thinned
+from fitroom.report.run_readings import Readings, finite, thinned
 from fitroom.report.run_results import Results
-from fitroom.train.run.lock import is_locked
 from fitroom.train.run.place import LOCK_FILE, RUN_FILE, read_run
 
 if TYPE_CHECKING:
@@ -159,6 +158,8 @@ class _Reader:
 def _state(folder: Path, facts: dict[str, Any]) -> RunState:
     if facts["state"] == "finished":
         return "finished"
+    from fitroom.train.run.lock import is_locked
+
     match is_locked(folder / LOCK_FILE):
         case True:
             return "running"
@@ -168,7 +169,7 @@ def _state(folder: Path, facts: dict[str, Any]) -> RunState:
 
 
 def _history(data: Any) -> dict[str, list[float | None]]:
-    return {str(name): [None if value is None else float(value) for value in values] for name, values in data.items()}
+    return {str(name): [finite(value) for value in values] for name, values in data.items()}
 
 
 def unix_time(text: Any) -> float | None:

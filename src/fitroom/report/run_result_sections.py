@@ -1,5 +1,6 @@
 """The sections of a run's page about what the model gets right, and about the classes."""
 
+from dataclasses import replace
 from html import escape
 
 from fitroom.report.markup import name, table
@@ -11,6 +12,8 @@ _MAX_MATRIX = 40
 _MAX_CONFUSIONS = 8
 _MAX_CLASSES = 1000
 _NUM_ANSWERS = 3
+_MOST_OF_PICTURES = 500_000
+"""How many characters of the page pictures may take."""
 _DEEPEST = 0.6
 """How strong the deepest shade is, so that figures can be read on it in light and dark."""
 
@@ -32,15 +35,18 @@ def confusion(run: Run) -> str:
     if len(results.classes) > _MAX_MATRIX:
         return listed + f'<p class="muted">With {len(results.classes):,} classes the whole matrix has no room here.</p>'
     matrix = f'<div class="scroll-across" tabindex="0">{_matrix(results)}</div>'
-    return f'<div class="beside matrix-beside">{matrix}{listed}</div>'
+    return f'<div class="apart">{matrix}{listed}</div>'
 
 
 def samples(run: Run) -> str:
     """Pictures with what the model takes them for, mistakes first."""
     if run.results is None or not run.results.samples:
         return ""
-    shown = sorted(run.results.samples, key=lambda sample: sample.is_right)
-    return f'<div class="samples">{"".join(map(_sample, shown))}</div>'
+    body, room = "", _MOST_OF_PICTURES
+    for sample in sorted(run.results.samples, key=lambda sample: sample.is_right):
+        room -= len(sample.thumbnail or "")
+        body += _sample(sample if room > 0 else replace(sample, thumbnail=None))
+    return f'<div class="samples">{body}</div>'
 
 
 def classes(run: Run) -> str:
@@ -53,7 +59,7 @@ def classes(run: Run) -> str:
     trained = {each: int(splits.get("train", {}).get(each, 0)) for each in names}
     largest = max(trained.values()) or 1
     found = {each: index for index, each in enumerate(run.results.classes)} if run.results else {}
-    heads = ["class", *map(escape, splits), *(["found", "sure"] if found else [])]
+    heads = ["class", *map(escape, splits), *(["recall", "precision"] if found else [])]
     rows = []
     for each in names[:_MAX_CLASSES]:
         cells = [f"{int(of_split.get(each, 0)):,}" for of_split in splits.values()]
@@ -72,8 +78,8 @@ def classes(run: Run) -> str:
     listed = table(heads, rows, kind="classes")
     shown = f'<div class="scroll" tabindex="0">{listed}</div>'
     meaning = (
-        '<p class="muted">Bars: pictures to train on. Found: of the pictures of this class, how many were recognised. '
-        "Sure: of those taken for this class, how many are of it.</p>"
+        '<p class="muted">Bars: pictures to train on. Recall: of the pictures of a class, how many were recognised. '
+        "Precision: of those taken for it, how many are.</p>"
     )
     return f"<p>{_balance(trained)}</p>{shown}{meaning if found else ''}"
 
@@ -95,16 +101,19 @@ def _balance(trained: dict[str, int]) -> str:
 def _matrix(results: Results) -> str:
     heads = "".join(f'<th scope="col"><span>{name(each)}</span></th>' for each in results.classes)
     rows = []
+    worst = max((mistake.count for mistake in results.confusions()), default=1)
     for index, counts in enumerate(results.confusion):
-        whole = sum(counts) or 1
+        # What is right is shaded by its share of the class, a mistake by how it compares with the most frequent one.
+        wholes = [sum(counts) if column == index else worst for column in range(len(counts))]
+        title = escape(results.classes[index])
         cells = "".join(
             f'<td class="{"right" if column == index else "wrong"}" style="--shade:{_DEEPEST * count / whole:.2f}">'
             f"{count:,}</td>"
             if count
             else "<td>0</td>"
-            for column, count in enumerate(counts)
+            for column, (count, whole) in enumerate(zip(counts, wholes, strict=True))
         )
-        rows.append(f'<tr><th scope="row">{name(results.classes[index])}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row" title="{title}">{name(results.classes[index])}</th>{cells}</tr>')
     body = "\n".join(rows)
     return (
         '<table class="matrix"><caption>Rows: what it is. Columns: what it was taken for.</caption>'
@@ -114,18 +123,23 @@ def _matrix(results: Results) -> str:
 
 def _sample(sample: Sample) -> str:
     word = "right" if sample.is_right else "wrong"
-    file = escape(sample.file)
+    file, label = escape(sample.file), escape(sample.label)
     picture = (
-        f'<img src="{escape(sample.thumbnail)}" alt="{file}" title="{file}">'
+        f'<img src="{escape(sample.thumbnail)}" alt="{file}">'
         if sample.thumbnail
         else f'<span class="no-picture">{name(sample.file)}</span>'
     )
     answers = "".join(
-        f'<li style="--share:{100 * min(max(probability, 0), 1):.0f}%"><span>{name(answer)}</span>'
+        f'<li style="--share:{100 * min(max(probability, 0), 1):.0f}%"><span>{_answer(answer, sample)}</span>'
         f"<span>{100 * probability:.0f} %</span></li>"
         for answer, probability in sample.top[:_NUM_ANSWERS]
     )
     return (
-        f'<figure class="sample {word}">{picture}<figcaption><b>{name(sample.label)}</b>'
-        f"<em>{word}</em></figcaption><ol>{answers}</ol></figure>"
+        f'<figure class="sample {word}" title="{file}: {label}">{picture}'
+        f"<figcaption><b><bdi>{label}</bdi></b><em>{word}</em></figcaption><ol>{answers}</ol></figure>"
     )
+
+
+def _answer(answer: str, sample: Sample) -> str:
+    """The true class stands out among the answers."""
+    return f"<b>{name(answer)}</b>" if answer == sample.label else name(answer)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 from fitroom.report.run_record import Run
-from fitroom.report.run_words import duration, fraction, used_of
+from fitroom.report.run_words import duration, fraction
 from fitroom.units import format_bytes
 
 
@@ -34,7 +34,7 @@ def tiles(run: Run) -> str:
         shown.append(Tile(name="right", figure=fraction(share), beside=beside, share=share))
     if (peak := run.readings.peak_bytes) is not None:
         limit = run.limit_bytes
-        beside = used_of(peak, limit) if limit else "the most in use at once"
+        beside = f"at the peak, of {format_bytes(limit)}" if limit else "at the peak"
         shown.append(
             Tile(name="memory", figure=format_bytes(peak), beside=beside, share=peak / limit if limit else None)
         )
@@ -44,4 +44,5 @@ def tiles(run: Run) -> str:
         shown.append(Tile(name="time", figure=duration(run.seconds), beside=beside, share=done / max(asked, 1)))
     if (speed := run.readings.pictures_per_second) is not None:
         shown.append(Tile(name="speed", figure=f"{speed:,.0f} / s", beside="pictures trained, on average"))
-    return "\n".join(tile.html() for tile in shown)
+    body = "\n".join(tile.html() for tile in shown)
+    return f'<dl class="sizes">\n{body}\n</dl>' if shown else ""

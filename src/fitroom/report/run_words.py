@@ -33,7 +33,7 @@ def verdict(run: Run) -> Verdict:
     if run.state == "unfinished":
         return Verdict(headline=f"Not finished: {done} done.", sentence=_so_far(run), tone="plain")
     word = "Interrupted" if run.state == "interrupted" else "Stopped before the end"
-    goes_on = "The same command again goes on from the last checkpoint."
+    goes_on = f"The same {'command' if run.job else 'call'} again goes on from the last checkpoint."
     why = next((str(event.get("message")) for event in reversed(run.events) if event.get("kind") == "failed"), "")
     sentence = " ".join(part for part in (why, _so_far(run), goes_on) if part)
     return Verdict(headline=f"{word}: {done} done.", sentence=sentence, tone="alarm")

@@ -55,9 +55,25 @@
       }
       ctx.restore();
     },
-    afterDatasetsDraw({ ctx, chartArea, scales }) {
+    // Named where there is room for it, at the bottom where curves seldom are.
+    nameMoments({ ctx, chartArea, scales }) {
+      let free = chartArea.left;
+      for (const moment of spec.moments) {
+        const x = scales.x.getPixelForValue(moment.at / along.factor) + 4;
+        const width = ctx.measureText(moment.name).width;
+        if (x < free || x + width > chartArea.right) continue;
+        free = x + width + 8;
+        ctx.fillStyle = token(moment.colour);
+        ctx.textAlign = "left";
+        ctx.textBaseline = "bottom";
+        ctx.fillText(moment.name, x, chartArea.bottom - 3);
+      }
+    },
+    afterDatasetsDraw(chart) {
+      const { ctx, chartArea, scales } = chart;
       ctx.save();
       ctx.font = `11px ${Chart.defaults.font.family}`;
+      this.nameMoments(chart);
       for (const band of spec.bands) {
         const [left, right] = [band.first, band.end].map((at) => scales.x.getPixelForValue(at));
         ctx.fillStyle = token(`--${band.name}`);
@@ -78,22 +94,30 @@
           ctx.lineTo(chartArea.right, y);
           ctx.stroke();
         }
-        // Neighbours stand at opposite ends, so that they never cover each other.
+        // Neighbours stand at opposite ends, and one just below another line has its name below.
+        const heights = marks.filter((other) => other.value > mark.value)
+          .map((other) => y - scales.y.getPixelForValue(other.value / up.factor));
+        const below = heights.some((height) => height < 20) ? 20 : 0;
         const atLeft = place % 2 === 1;
         const text = mark.isFar ? `↑ ${mark.name}` : mark.name;
         const width = ctx.measureText(text).width;
         const x = atLeft ? chartArea.left + 6 : chartArea.right - 6 - width;
         ctx.fillStyle = token("--card");
         ctx.globalAlpha = 0.85;
-        ctx.fillRect(x - 3, y - 17, width + 6, 14);
+        ctx.fillRect(x - 3, y - 17 + below, width + 6, 14);
         ctx.globalAlpha = 1;
         ctx.fillStyle = token(mark.colour);
         ctx.textAlign = "left";
         ctx.textBaseline = "bottom";
-        ctx.fillText(text, x, y - 4);
+        ctx.fillText(text, x, y - 4 + below);
       });
       ctx.restore();
     },
+  });
+
+  const colours = (series) => ({
+    borderColor: token(series.colour),
+    backgroundColor: token(series.colour) + (series.shaded ? "30" : ""),
   });
 
   const dataset = (spec, placed, series) => ({
@@ -102,14 +126,14 @@
       x: at / placed.along.factor,
       y: series.values[place] === null ? null : series.values[place] / placed.up.factor,
     })),
-    borderColor: token(series.colour),
-    backgroundColor: token(series.colour),
+    ...colours(series),
     borderWidth: spec.stacked ? 0 : 2,
-    fill: spec.stacked,
+    fill: spec.stacked || (series.shaded ? "origin" : false),
     stepped: spec.stacked,
     pointRadius: spec.across === "epoch" && spec.at.length <= 30 ? 3 : 0,
     pointHoverRadius: spec.stacked ? 0 : 4,
     spanGaps: true,
+    clip: spec.across === "epoch" ? false : undefined,
   });
 
   const scales = (spec, placed) => {
@@ -121,7 +145,7 @@
         ...axis, type: "linear", title: title(placed.along.name), grid: { display: false },
         min: isEpochs && spec.at.length > 1 ? 1 : isEpochs ? 0.5 : 0,
         max: spec.at.length > 1 ? spec.at.at(-1) / placed.along.factor : undefined,
-        ticks: { ...axis.ticks, ...(isEpochs ? { precision: 0 } : {}), maxTicksLimit: 8 },
+        ticks: { ...axis.ticks, ...(isEpochs ? { precision: 0 } : {}), maxTicksLimit: 8, includeBounds: spec.across === "step" || isEpochs },
       },
       y: {
         ...axis, stacked: spec.stacked, title: title(placed.up.name), grid: { color: token("--line") },
@@ -158,7 +182,7 @@
   });
 
   // A canvas breaks no lines, and layers have long paths.
-  const wrapped = (text) => text.match(/.{1,38}(?=[\s/]|$)|.{1,38}/gu) ?? [text];
+  const wrapped = (text) => text.match(/.{1,46}(?=[\s/]|$)|.{1,46}/gu) ?? [text];
 
   const options = (spec, placed) => ({
     animation: false,
@@ -201,7 +225,7 @@
     canvas.addEventListener("blur", () => { place = -1; point(); });
     return () => {
       chart.data.datasets.forEach((one, index) => {
-        one.borderColor = one.backgroundColor = token(spec.series[index].colour);
+        Object.assign(one, colours(spec.series[index]));
       });
       chart.options = options(spec, placed);
       chart.update();
