@@ -1,20 +1,20 @@
 """`fitroom estimate`: how much memory a training step takes, without running it."""
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from fitroom.cli import shared_options as shared
 from fitroom.cli.batch_sizes import BatchSizes
+from fitroom.cli.completing import complete_models
+from fitroom.cli.output import stdout_for_results
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
-_STDOUT, _STDERR = 1, 2
 _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
 
 
@@ -28,7 +28,7 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
 
 
 @click.command(name="estimate", epilog=_EPILOG)
-@click.argument("model")
+@click.argument("model", shell_complete=complete_models)
 @click.option(
     "--batch-size",
     type=BatchSizes(),
@@ -37,30 +37,25 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
     metavar="N[,N...]",
     help="Samples per optimizer step; several give a table.",
 )
-@click.option("--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures.")
+@shared.image_size
 @click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
-@click.option("--backend", metavar="NAME", help="jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]")
-@click.option("--gpu", metavar="NAME", help="The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
+@shared.backend("jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]", "all")
+@shared.gpu("The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
 @click.option("--limit", metavar="SIZE", help="The allocator's: 12GiB, or smallest.  [default: the framework's own]")
-@click.option("--precision", metavar="POLICY", help="A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
-@click.option("--optimizer", metavar="NAME", help="Any of keras.optimizers.  [default: the model's own, else adam]")
-@click.option(
-    "--micro-batch",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The step of fitroom.fit that has at most N samples on the card at once.",
-)
+@shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
+@shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
+@shared.micro_batch("The step of fitroom.fit that has at most N samples on the card at once.")
 @click.option(
     "--accumulate",
     type=click.IntRange(min=1),
     metavar="N",
     help="The batch in N micro-steps with Keras's own gradient accumulation.",
 )
-@click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
+@shared.jit
 @click.option("--input-dtype", metavar="DTYPE", help="In which dtype a batch arrives on the card, such as uint8.")
 @click.option("--inference", is_flag=True, help="The step of predict instead of fit.")
 @click.option("--measure", is_flag=True, help="Run the step on this machine's card instead of predicting it.")
-@click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
+@shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
 @click.option(
@@ -115,7 +110,7 @@ def command(
         measure=measure,
         unsafe=unsafe,
     )
-    with _progress() as say, _stdout_for_results():
+    with _progress() as say, stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     if not estimates:
@@ -145,23 +140,6 @@ def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
     from fitroom.report.comparison import Refusal
 
     return [vars(cell) for cell in cells if isinstance(cell, Refusal)]
-
-
-@contextmanager
-def _stdout_for_results() -> Iterator[None]:
-    """Send to stderr what the user's own code prints while it builds and is traced, and the programs it starts."""
-    if sys.stdout is None:  # closed, as `>&-` does: there is nothing to keep clean
-        yield
-        return
-    sys.stdout.flush()
-    kept = os.dup(_STDOUT)
-    os.dup2(_STDERR, _STDOUT)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, _STDOUT)
-        os.close(kept)
 
 
 @contextmanager

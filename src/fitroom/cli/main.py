@@ -13,9 +13,13 @@ from fitroom import __version__
 from fitroom.errors import FitroomError
 
 COMMANDS = {
+    "train": "A folder of pictures in, a trained classifier out.",
+    "predict": "What a trained classifier makes of pictures.",
+    "report": "The report of a run as one HTML page.",
     "estimate": "How much memory a training step takes, without running it.",
     "run": "A training script as it stands, with model.fit that out-of-memory cannot stop.",
     "gpus": "The cards fitroom knows, and the ones in this machine.",
+    "completion": "Completion of commands, models and cards in the shell.",
 }
 
 

@@ -70,6 +70,8 @@ class JaxStepper:
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
+        if self._jit is None:
+            self._jit = self.model.jit_compile and not self.model.run_eagerly
         state = read((self.model.trainable_variables, self.model.non_trainable_variables))
         data = (jax.tree.map(jax.device_put, x),)
         step = (

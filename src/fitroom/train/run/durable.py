@@ -34,6 +34,20 @@ def write_json(path: Path, value: Any) -> None:
         file.write(text.encode() + b"\n")
 
 
+def save_whole(model: Any, path: Path) -> None:
+    """Save a Keras model as a `.keras` file."""
+    beside = path.with_name(f".{path.stem}{PARTIAL}.keras")  # Keras goes by the end of the name
+    try:
+        model.save(beside)
+        with open(beside, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk, where the file system can do that for folders."""
     with contextlib.suppress(OSError):

@@ -10,14 +10,13 @@ lock           which process works in it
 
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError
 from fitroom.train.run.difference import first_difference
-from fitroom.train.run.durable import PARTIAL, remove_partial, sync_folder, write_json
+from fitroom.train.run.durable import remove_partial, save_whole, write_json
 from fitroom.train.run.json_lines import append_line, finite, read_lines
 from fitroom.train.run.lock import FolderLock
 from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
@@ -135,16 +134,7 @@ class RunFolder:
 
     def save_model(self, model: Any) -> Path:
         """Write the finished model, whole or not at all."""
-        beside = self.path / f".model{PARTIAL}.keras"
-        try:
-            model.save(beside)
-            with open(beside, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(beside, self.model_file)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        sync_folder(self.path)
+        save_whole(model, self.model_file)
         return self.model_file
 
     def close(self) -> None:

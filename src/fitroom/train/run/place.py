@@ -7,7 +7,8 @@ from typing import Any
 from fitroom.errors import InputError
 
 FORMAT = 1
-RUN_FILE, LOCK_FILE = "run.json", "lock"
+RUN_FILE, LOCK_FILE, JOB_FILE = "run.json", "lock", "job.json"
+"""What the run is; which process works in it; and what `fitroom train` was asked for, which comes first there."""
 
 
 def check_place(folder: Path) -> None:
@@ -15,7 +16,7 @@ def check_place(folder: Path) -> None:
     try:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"`run_dir` must be a folder. Received: {folder}, which is a file.")
-        if not folder.is_dir() or (folder / RUN_FILE).exists():
+        if not folder.is_dir() or (folder / RUN_FILE).exists() or (folder / JOB_FILE).exists():
             return
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:

@@ -1,0 +1,1 @@
+"""Pictures in, trained classifier out."""

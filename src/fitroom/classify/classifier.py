@@ -1,0 +1,111 @@
+"""A trained classifier, from a run folder or a `.keras` file."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitroom.backends.choose import installed_backends
+from fitroom.classify import records
+from fitroom.errors import InputError, ModelError
+
+_HIDDEN = "."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """A model with the names of its classes."""
+
+    model: Any
+    classes: Sequence[str]
+    image_size: int
+    resize: str
+    gives_probabilities: bool
+
+    def predict(self, files: Sequence[Path], *, top: int = 5, batch_size: int = 32) -> list[dict[str, Any]]:
+        """Of each file the likeliest classes with their probabilities, or the reason why it could not be read."""
+        from fitroom.classify.evaluation import likeliest
+        from fitroom.classify.prediction import Predictor
+
+        predictor = Predictor(
+            self.model,
+            image_size=self.image_size,
+            resize=self.resize,
+            batch_size=min(batch_size, len(files)),
+            gives_probabilities=self.gives_probabilities,
+        )
+        return [
+            {
+                "file": str(one.file),
+                "top": None if one.reason else likeliest(one.probabilities, self.classes, top),
+                "reason": one.reason,
+            }
+            for one in predictor.files(files)
+        ]
+
+
+def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = False) -> Classifier:
+    """The classifier of a run folder, or of a `.keras` file, whose classes have numbers where no run says more."""
+    file, job = _file_and_job(place)
+    usual = job.get("backend") if not os.environ.get("KERAS_BACKEND") else None
+    machine_backend = backend or (usual if usual in installed_backends() else None)
+
+    from fitroom.classify.machine import start_machine
+
+    start_machine(machine_backend, budget=None, gpu=None, say=lambda text: None)
+    from fitroom.classify.network import Network
+    from fitroom.classify.publish import for_anybody
+    from fitroom.models.source import ModelSource, load_model
+
+    network = Network(model=load_model(ModelSource(text=str(file), unsafe=unsafe, values=True)), weights="its own")
+    shape, outputs = tuple(network.model.input_shape), tuple(network.model.output_shape)
+    size = job.get("image_size") or shape[1] if len(shape) == 4 else None
+    if size is None or len(outputs) != 2:
+        raise ModelError(
+            f"{file} takes {shape} and gives {outputs}. Expected: pictures (None, size, size, 3), and a number a class.",
+            hint="give a classifier of pictures of a fixed size",
+        )
+    classes = job.get("classes") or [f"class {number}" for number in range(outputs[1])]
+    with for_anybody(network, len(classes)):
+        pass
+    return Classifier(
+        model=network.model,
+        classes=classes,
+        image_size=size,
+        resize=job.get("options", {}).get("resize", "crop"),
+        gives_probabilities=network.gives_probabilities,
+    )
+
+
+def picture_files(places: Sequence[Path]) -> list[Path]:
+    """Files as they were given, and all files of folders, in order."""
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            found += sorted(
+                path
+                for path in place.rglob("*")
+                if path.is_file() and not any(part.startswith(_HIDDEN) for part in path.relative_to(place).parts)
+            )
+        elif place.exists():
+            found.append(place)
+        else:
+            raise InputError(f"There is no file {str(place)!r}.", hint="check the path; it is read from this folder")
+    if not found:
+        raise InputError(f"There are no files in {', '.join(map(str, places))}.")
+    return found
+
+
+def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
+    if not place.is_dir():
+        return place, (records.read_job(place.parent) or {}) if place.name == records.MODEL_FILE else {}
+    job, file = records.read_job(place), place / records.MODEL_FILE
+    if not file.is_file():
+        if job is not None:
+            raise InputError(
+                f"The run in {place} is not finished: it has no model yet.",
+                hint=f"`fitroom train --resume --run-dir {place}` goes on with it",
+            )
+        raise InputError(f"There is no run in {place}.", hint="give a run folder or a .keras file")
+    return file, job or {}

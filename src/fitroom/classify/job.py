@@ -1,0 +1,76 @@
+"""One training of a classifier, from a folder of pictures to a run folder with model, results and report."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fitroom.classify import records
+from fitroom.classify.options import TrainOptions
+from fitroom.train.run.place import check_place
+from fitroom.watch.listener import Listener
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainJob:
+    """Carries out what `fitroom train` was asked for, and goes on with it where it was begun before."""
+
+    options: TrainOptions
+    command: Sequence[str]
+    """As it was typed, for the report."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is."""
+        return Path(self.options.run_dir)
+
+    def run(self, view: Listener) -> dict[str, Any]:
+        """Train to the end. What came of it, as the view is told."""
+        started = time.monotonic()
+        kept = self._kept()
+
+        from fitroom.classify.preparation import prepare
+
+        prepared = prepare(self.options, self.command, kept, view)
+        view.began(prepared.job)
+        report = None
+        try:
+            from fitroom.classify.evaluation import evaluate_and_publish
+            from fitroom.classify.training import train
+
+            peak_bytes = train(prepared, view)
+            results = evaluate_and_publish(prepared, view)
+        finally:
+            report = self._report(view)
+        summary = {
+            "state": "finished",
+            "seconds": time.monotonic() - started,
+            "epochs": records.epochs_done(self.folder),
+            "split": results["split"],
+            "metrics": results["metrics"],
+            "peak_bytes": peak_bytes,
+            "run_dir": str(self.folder),
+            "model": str(self.folder / records.MODEL_FILE),
+            "report": report,
+        }
+        view.ended(summary)
+        return summary
+
+    def _kept(self) -> dict[str, Any] | None:
+        """What was begun in the folder; refuses one that holds something else."""
+        check_place(self.folder)
+        kept = records.read_job(self.folder)
+        if kept is not None:
+            records.check_same(self.folder, kept, self.options.to_dict())
+        return kept
+
+    def _report(self, view: Listener) -> str | None:
+        """`report.html`, also of a run that was stopped. That it cannot be written is no reason to lose the rest."""
+        from fitroom.report.run_page import write_report
+
+        try:
+            return str(write_report(self.folder))
+        except Exception as error:
+            view.said(f"the report could not be written: {error}")
+            return None

@@ -1,0 +1,99 @@
+"""The backend, the device that it trains on, and how much of its memory it may take; said aloud."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fitroom.backends.choose import choose_backend, current_backend, limit_memory
+from fitroom.backends.contract import Backend, Device
+from fitroom.backends.quiet import quieten
+from fitroom.backends.silence import silenced
+from fitroom.budget import Budget
+from fitroom.errors import FitroomError, UnknownNameError
+from fitroom.estimating.cards import Card, find_card
+from fitroom.report.words import backend_name
+from fitroom.units import format_bytes
+from fitroom.watch.device_note import device_note
+from fitroom.watch.nvml import LiveGpu, live_gpus
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where a training runs."""
+
+    backend: Backend
+    device: Device
+    gpu: LiveGpu | None
+    """The card, where it trains on one that the driver tells about."""
+
+    budget: Budget | None
+    """None where memory has no limit, as on a plain CPU."""
+
+    card: Card | None
+    """Whose kernels an estimate is about; None for the default."""
+
+    @property
+    def device_name(self) -> str:
+        """For people."""
+        return "CPU" if self.device.kind == "cpu" else self.device.description or self.device.name
+
+
+def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, say: Say) -> Machine:
+    """Start a backend on its device, with the memory it may take. Before Keras is imported."""
+    name = choose_backend(backend)
+    quieten()
+    gpus = live_gpus()
+    asked = _asked_budget(budget, gpu, gpus, name)
+    free = None
+    with suppress(FitroomError):  # no card, or one that is full
+        free = Budget.of(None, backend=name)
+    with silenced() as held:
+        why_no_limit = limit_memory(name, asked.bytes) if asked else None
+        loaded = current_backend()
+        device = loaded.devices()[0]
+        limit_bytes = loaded.read_memory(device).limit_bytes
+    on_card = gpus[0] if gpus and device.kind == "gpu" else None
+    machine = Machine(
+        backend=loaded,
+        device=device,
+        gpu=on_card,
+        budget=asked or _live_budget(device, limit_bytes, free if on_card else None),
+        card=_card(gpu or (on_card.name if on_card else None)),
+    )
+    say(f"training on {_where(machine)} with {backend_name(name)}")
+    if note := device_note(loaded):
+        said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
+        say(f"warning: {note}{said}")
+    if asked and why_no_limit:
+        say(f"the budget of {format_bytes(asked.bytes)} is kept to, but not enforced: {why_no_limit}")
+    return machine
+
+
+def _asked_budget(budget: str | None, gpu: str | None, gpus: tuple[LiveGpu, ...], backend: str) -> Budget | None:
+    card = find_card(gpu) if gpu is not None else None
+    if budget is not None:
+        return Budget.of(budget, backend=backend)
+    if card is None or (gpus and _card(gpus[0].name) == card):
+        return None
+    return Budget.of(gpu, backend=backend)
+
+
+def _live_budget(device: Device, limit_bytes: int | None, free: Budget | None) -> Budget | None:
+    """The allocator's limit or what is free on the card, whichever is less."""
+    limit = Budget(bytes=limit_bytes, source=f"the allocator's limit on {device.name}") if limit_bytes else None
+    return min((one for one in (limit, free) if one), key=lambda one: one.bytes, default=None)
+
+
+def _card(name: str | None) -> Card | None:
+    try:
+        return find_card(name) if name else None
+    except UnknownNameError:
+        return None
+
+
+def _where(machine: Machine) -> str:
+    if machine.device.kind == "cpu":
+        return "the CPU"
+    return f"{machine.device_name} ({machine.device.name})"

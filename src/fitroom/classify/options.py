@@ -1,0 +1,108 @@
+"""What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from fitroom.errors import InputError, UnknownNameError
+from fitroom.recipe import PRECISIONS
+
+AUTO = "auto"
+IMAGENET, NO_WEIGHTS = "imagenet", "none"
+
+MAY_CHANGE = ("budget", "gpu", "micro_batch", "workers", "cache", "cache_limit", "run_dir")
+"""What may be another when a run goes on: none of it changes what is learnt but by rounding and batch statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """A training of a classifier on a folder of pictures. None means: as fitroom chooses, and says."""
+
+    folder: str
+    """A folder per class, `train/ val/ test/` above it, or a CSV file of path,label."""
+
+    model: str = "xception"
+    epochs: int = 10
+    batch_size: int = 32
+    image_size: int | None = None
+    backend: str | None = None
+    precision: str = AUTO
+    optimizer: str = "adam"
+    learning_rate: float | None = None
+    budget: str | None = None
+    gpu: str | None = None
+    micro_batch: int | None = None
+    jit: bool | None = None
+    weights: str | None = None
+    """"imagenet", "none" or a file; None: ImageNet's for a ready-made model, its own for any other."""
+
+    freeze: bool = False
+    unfreeze_after: int | None = None
+    """After how many epochs of the head alone the rest is trained too."""
+
+    label_smoothing: float = 0.0
+    early_stopping: int | None = None
+    """After how many epochs without a better one to stop."""
+
+    class_weight: Literal["balanced"] | None = None
+    augment: bool = True
+    resize: Literal["crop", "pad", "stretch"] = "crop"
+    validation: float = 0.2
+    test: float = 0.0
+    seed: int = 0
+    cache: Literal["ram", "disk"] | None = None
+    cache_limit: str = "4GiB"
+    strict: bool = False
+    workers: int | None = None
+    unsafe: bool = False
+    run_dir: str
+
+    def __post_init__(self) -> None:
+        if self.precision not in (AUTO, *PRECISIONS):
+            raise UnknownNameError(
+                "precision", self.precision, (AUTO, *PRECISIONS), more=f"known are: {AUTO}, {', '.join(PRECISIONS)}"
+            )
+        if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
+            raise InputError(
+                f"--unfreeze-after must come before the end. "
+                f"Received: --unfreeze-after {self.unfreeze_after}, --epochs {self.epochs}.",
+                hint="more --epochs; or --freeze alone, which trains the head to the end",
+            )
+
+    @property
+    def freezes(self) -> bool:
+        """Whether the head is trained alone, at first or to the end."""
+        return self.freeze or self.unfreeze_after is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """What makes two trainings different, as flags; None where one can go on with the other.
+
+    >>> difference({"batch_size": 64, "workers": 2}, {"batch_size": 32, "workers": 4})
+    'it was begun with --batch-size 64; now it is --batch-size 32'
+    """
+    names = [name for name in now if name not in MAY_CHANGE and kept.get(name) != now[name]]
+    if not names:
+        return None
+    before = ", ".join(flag(name, kept.get(name)) for name in names)
+    return f"it was begun with {before}; now it is {', '.join(flag(name, now[name]) for name in names)}"
+
+
+def flag(name: str, value: Any) -> str:
+    """An option as it is typed.
+
+    >>> flag("batch_size", 64), flag("augment", False), flag("weights", None), flag("folder", "flowers")
+    ('--batch-size 64', '--no-augment', 'no --weights', 'flowers')
+    """
+    if name == "folder":
+        return str(value)
+    typed = f"--{name.replace('_', '-')}"
+    if value is None:
+        return f"no {typed}"
+    if isinstance(value, bool):
+        without = f"--no-{name.replace('_', '-')}" if name in ("augment", "jit") else f"no {typed}"
+        return typed if value else without
+    return f"{typed} {value}"

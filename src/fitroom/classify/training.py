@@ -1,0 +1,89 @@
+"""The stretches of a training, one after the other, each by `fitroom.fit` in the same run folder."""
+
+from contextlib import suppress
+from typing import Any
+
+import keras  # noqa: TID253 - whoever imports this trains
+
+from fitroom.classify.best import BestEpoch
+from fitroom.classify.phases import Phase, earlier_history, is_over, turn
+from fitroom.classify.preparation import Prepared, compile_for
+from fitroom.errors import MissingExtraError
+from fitroom.recipe import Recipe
+from fitroom.train.events import listening
+from fitroom.train.fit import fit
+from fitroom.watch.listener import Listener
+from fitroom.watch.recorder import TENSORBOARD, Recorder
+from fitroom.watch.tensorboard import TensorBoardLog
+
+
+def train(prepared: Prepared, view: Listener) -> int | None:
+    """Train to the end, from wherever the run is. The most memory that was in use at once, if it is known."""
+    for phase in prepared.phases:
+        if is_over(prepared.folder, phase):
+            continue
+        compile_for(phase, prepared.options, prepared.network, prepared.pictures)
+        turn(prepared.folder, prepared.network, phase)
+        keras.utils.set_random_seed(prepared.options.seed)
+        _fit(prepared, phase, view)
+    return prepared.machine.backend.read_memory(prepared.machine.device).peak_bytes
+
+
+def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
+    options, pictures = prepared.options, prepared.pictures
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["kind"] != "interrupted":  # the command line says it, with the command that goes on
+            view.event(event)
+
+    with listening(heard):
+        fit(
+            prepared.network.model,
+            pictures.train,
+            epochs=phase.epochs,
+            initial_epoch=phase.first_epoch,
+            verbose=0,
+            callbacks=_callbacks(prepared, phase, view),
+            validation_data=pictures.validation,
+            class_weight=pictures.class_weight() if options.class_weight else None,
+            recipe=Recipe(micro_batch=prepared.micro_batch, jit=options.jit),
+            run_dir=prepared.folder,
+            seed=options.seed,
+        )
+
+
+def _callbacks(prepared: Prepared, phase: Phase, view: Listener) -> list[Any]:
+    machine = prepared.machine
+    recorder = Recorder(
+        prepared.folder,
+        pictures_per_batch=prepared.options.batch_size,
+        backend=machine.backend,
+        limit_bytes=machine.budget.bytes if machine.budget else None,
+        listeners=[view, *_tensorboard(prepared)],
+    )
+    if phase.is_last:
+        callbacks: list[Any] = [recorder, BestEpoch(prepared.options.early_stopping)]
+    else:
+        callbacks = [recorder]
+    if phase.after is not None:
+        callbacks.append(_follow(recorder, prepared, phase))
+    return callbacks
+
+
+def _follow(recorder: Recorder, prepared: Prepared, phase: Phase) -> Any:
+    """Have what is recorded go on from the stretch before."""
+    history = earlier_history(prepared.folder, phase)
+    batches = -(-sum(prepared.pictures.counts["train"].values()) // prepared.options.batch_size)
+    recorder.set_state(recorder.get_state() | {"updates": batches * phase.first_epoch})
+
+    def begin(logs: Any = None) -> None:
+        prepared.network.model.history.history = {name: list(values) for name, values in history.items()}
+
+    return keras.callbacks.LambdaCallback(on_train_begin=begin)
+
+
+def _tensorboard(prepared: Prepared) -> list[Listener]:
+    """Where the package is installed."""
+    with suppress(MissingExtraError):
+        return [TensorBoardLog(prepared.folder / TENSORBOARD)]
+    return []

@@ -1,0 +1,113 @@
+"""Which run folder `fitroom train` works in: a new one, the one that is named, or the latest unfinished one."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fitroom.classify import records
+from fitroom.errors import InputError
+
+ROOT = Path("runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenRun:
+    """A run folder and the options of the training in it."""
+
+    options: dict[str, Any]
+    is_finished: bool = False
+    note: str | None = None
+    """What the user should know of the choice."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is."""
+        return Path(self.options["run_dir"])
+
+
+def choose_run(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> ChosenRun:
+    """By all flags, those of them that were typed, and whether to go on with what there is."""
+    if resume:
+        return _resumed(given)
+    if flags["folder"] is None:
+        raise click.UsageError("Which FOLDER of pictures? `fitroom train flowers/`, or --resume to go on with a run.")
+    if flags["run_dir"] is not None:
+        folder = Path(flags["run_dir"])
+        job = records.read_job(folder)
+        if job is None:
+            return ChosenRun(options=flags)
+        records.check_same(folder, job, flags)
+        return ChosenRun(options=flags, is_finished=records.is_finished(folder))
+    folder = _new_folder(flags["folder"], flags["model"])
+    note = None
+    unfinished = [found for found in records.unfinished_runs(ROOT) if _is_same(found, flags)]
+    if unfinished:
+        note = (
+            f"the same training was begun in {unfinished[0]} and is not done: `fitroom train --resume` goes on with it"
+        )
+    return ChosenRun(options=flags | {"run_dir": str(folder)}, note=note)
+
+
+def finished_words(folder: Path) -> str:
+    """What to do with a run that is done."""
+    model = shlex.quote(str(folder / records.MODEL_FILE))
+    return "\n".join(
+        [
+            f"The run in {folder} is finished: there is nothing left to train.",
+            f"report    {folder / 'report.html'}",
+            f"predict   fitroom predict {shlex.quote(str(folder))} picture.jpg",
+            f"go on     fitroom train ... --model {model}    # a new run that begins with its weights",
+        ]
+    )
+
+
+def _resumed(given: dict[str, Any]) -> ChosenRun:
+    if given.get("run_dir"):
+        folder = Path(given["run_dir"])
+    else:
+        unfinished = records.unfinished_runs(ROOT)
+        if not unfinished:
+            raise InputError(
+                f"There is no unfinished run in {ROOT}/.",
+                hint="name the folder: fitroom train --resume --run-dir FOLDER; or begin one: fitroom train flowers/",
+            )
+        folder = unfinished[0]
+    job = records.read_job(folder)
+    if job is None:
+        raise InputError(
+            f"There is no run of `fitroom train` in {folder}.", hint="`fitroom train FOLDER --run-dir ...` begins one"
+        )
+    options = job["options"] | {name: value for name, value in given.items() if value is not None}
+    options["run_dir"] = str(folder)
+    records.check_same(folder, job, options)
+    return ChosenRun(options=options, is_finished=records.is_finished(folder), note=f"going on with {folder}")
+
+
+def _new_folder(pictures: str, model: str) -> Path:
+    """runs/flowers-xception, or the first of runs/flowers-xception-2, -3 and so on that is free."""
+    base = f"{_slug(Path(pictures).resolve().stem)}-{_slug(_short(model))}"
+    number = 1
+    while (folder := ROOT / (base if number == 1 else f"{base}-{number}")).exists():
+        number += 1
+    return folder
+
+
+def _short(model: str) -> str:
+    """mine.py:make_model as make_model, models/a.keras as a."""
+    name = model.rpartition(":")[2] or model
+    return Path(name).stem
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "run"
+
+
+def _is_same(folder: Path, flags: dict[str, Any]) -> bool:
+    from fitroom.classify.options import difference
+
+    job = records.read_job(folder)
+    return job is not None and difference(job["options"], flags) is None

@@ -1,0 +1,48 @@
+"""Options that several commands have, spelled and checked the same way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fitroom.backends.choose import INSTALLABLE
+from fitroom.cli.completing import complete_gpus
+from fitroom.recipe import PRECISIONS
+
+Decorator = Callable[[Any], Any]
+
+image_size = click.option(
+    "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures."
+)
+jit = click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
+unsafe = click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
+
+
+def backend(text: str, *more: str) -> Decorator:
+    """`--backend`; what it may be is checked when it is chosen, by the words that KERAS_BACKEND is checked by."""
+    return click.option("--backend", metavar="NAME", help=text, shell_complete=_words(*INSTALLABLE, *more))
+
+
+def gpu(text: str) -> Decorator:
+    """`--gpu`."""
+    return click.option("--gpu", metavar="NAME", help=text, shell_complete=complete_gpus)
+
+
+def precision(text: str, *more: str, **options: Any) -> Decorator:
+    """`--precision`."""
+    completed = _words(*more, *PRECISIONS)
+    return click.option("--precision", metavar="POLICY", help=text, shell_complete=completed, **options)
+
+
+def optimizer(text: str, **options: Any) -> Decorator:
+    """`--optimizer`."""
+    return click.option("--optimizer", metavar="NAME", help=text, **options)
+
+
+def micro_batch(text: str) -> Decorator:
+    """`--micro-batch`."""
+    return click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help=text)
+
+
+def _words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda ctx, param, typed: [word for word in words if word.startswith(typed)]

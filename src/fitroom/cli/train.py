@@ -1,0 +1,169 @@
+"""`fitroom train`: a folder of pictures in, a trained classifier out."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from fitroom.classify.options import TrainOptions
+from fitroom.cli import shared_options as shared
+from fitroom.cli.completing import complete_models, complete_runs
+from fitroom.cli.run_place import choose_run, finished_words
+from fitroom.cli.views import open_view
+from fitroom.errors import RunInterrupted
+
+_EPILOG = (
+    "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "
+    "usage; 130 stopped by Ctrl-C, 143 by SIGTERM, and the same command goes on."
+)
+
+
+@click.command(name="train", epilog=_EPILOG)
+@click.argument("folder", required=False, type=click.Path())
+@click.option(
+    "--model",
+    default="xception",
+    show_default=True,
+    shell_complete=complete_models,
+    help="A name of keras.applications, a .keras file, or file.py:function.",
+)
+@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Pictures per optimizer step. It is never changed: what does not fit is cut into micro-batches.",
+)
+@shared.image_size
+@click.option(
+    "--weights",
+    metavar="FROM",
+    help="imagenet, none, or a file of weights.  [default: imagenet for a name of keras.applications]",
+)
+@click.option("--freeze", is_flag=True, help="Train the last layer alone.")
+@click.option(
+    "--unfreeze-after",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train the last layer alone for N epochs, then all but the statistics of BatchNormalization.",
+)
+@shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND]")
+@click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB, or a card.  [default: what is there]")
+@shared.gpu("As if it were this card, such as 'RTX 3060'.")
+@shared.micro_batch("The most pictures at once.  [default: the most that the estimate says fit]")
+@shared.precision(
+    "auto, float32, mixed_bfloat16 or mixed_float16.",
+    "auto",
+    default="auto",
+    show_default="auto: what the card does well",
+)
+@shared.jit
+@shared.optimizer("Any of keras.optimizers.", default="adam", show_default=True)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="RATE",
+    help="The highest; it warms up and falls along a cosine.  [default: Keras's own; a tenth of it when fine-tuning]",
+)
+@click.option("--label-smoothing", type=click.FloatRange(0, 1, max_open=True), default=0.0, metavar="PART")
+@click.option(
+    "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without a better one."
+)
+@click.option(
+    "--class-weight", type=click.Choice(["balanced"]), help="Have every class count the same, however many pictures."
+)
+@click.option("--augment/--no-augment", default=True, show_default=True, help="Flip, zoom, shear, turn, recolour.")
+@click.option(
+    "--resize", type=click.Choice(["crop", "pad", "stretch"]), default="crop", show_default=True, help="To a square."
+)
+@click.option(
+    "--validation",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    show_default=True,
+    metavar="PART",
+    help="Held out to find the best epoch.",
+)
+@click.option(
+    "--test",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    show_default=True,
+    metavar="PART",
+    help="Held out to try the result on.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of everything random.")
+@click.option("--cache", type=click.Choice(["ram", "disk"]), help="Keep decoded pictures.")
+@click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE")
+@click.option("--strict", is_flag=True, help="Stop at files that are no pictures instead of leaving them out.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode.  [default: as many as cores]"
+)
+@shared.unsafe
+@click.option(
+    "--run-dir",
+    metavar="FOLDER",
+    shell_complete=complete_runs,
+    help="Where all of it is kept.  [default: runs/<folder>-<model>]",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on with the run in --run-dir, or with the latest unfinished one in runs/."
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout and nothing else there.")
+@click.pass_context
+def command(ctx: click.Context, resume: bool, as_json: bool, **flags: Any) -> None:
+    """Train a classifier on FOLDER, which has a folder of pictures per class (or train/ val/ test/ above those, or is
+    a CSV file of path,label). What is trained, in which memory and why, is said before it begins.
+
+    \b
+    fitroom train flowers/ --model xception --epochs 10
+    fitroom train flowers/ --model resnet50 --batch-size 256 --budget 8GiB --weights none --run-dir runs/a
+    fitroom train --resume                  # the latest unfinished run goes on
+    """
+    given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}
+    run = choose_run(flags, given, resume=resume)
+    if run.is_finished:
+        click.echo(finished_words(run.folder))
+        return
+    options = TrainOptions(**run.options)
+
+    from fitroom.classify.job import TrainJob
+    from fitroom.cli.output import stdout_for_results
+
+    job = TrainJob(options=options, command=["fitroom", *sys.argv[1:]])
+    with open_view(as_json=as_json) as view, stdout_for_results():
+        if run.note:
+            view.said(run.note)
+        try:
+            summary = job.run(view)
+        except (RunInterrupted, KeyboardInterrupt):
+            view.ended({"state": "interrupted", "run_dir": str(job.folder)})
+            click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
+            raise
+    if not as_json:
+        click.echo(_words(summary))
+
+
+def _was_typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _words(summary: dict[str, Any]) -> str:
+    """What came of it, for people and for copying."""
+    metrics = summary["metrics"]
+    lines = [
+        f"accuracy  {metrics['accuracy']:.4f} on the {summary['split']} pictures",
+        f"model     {summary['model']}",
+        f"report    {summary['report'] or 'could not be written'}",
+        f"predict   {_command('fitroom', 'predict', summary['run_dir'], 'picture.jpg')}",
+    ]
+    return "\n".join(lines)
+
+
+def _command(*words: str | Path) -> str:
+    return shlex.join(map(str, words))
