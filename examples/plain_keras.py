@@ -14,11 +14,11 @@ train, validation = keras.utils.image_dataset_from_directory(
     sys.argv[1],
     image_size=(64, 64),
     crop_to_aspect_ratio=True,
-    batch_size=128,
+    batch_size=64,
     validation_split=0.2,
     subset="both",
     seed=0,
 )
 model = make_model()
 model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-model.fit(train, validation_data=validation, epochs=3)
+model.fit(train, validation_data=validation, epochs=10)
