@@ -20,6 +20,7 @@ BEGUN = 1_700_000_000.0
 BEGUN_TEXT = "2023-11-14T22:13:20+0000"
 PEAK_BYTES = 7_960_000_000
 EPOCHS = 10
+COMMAND_OPTIONS = ("--batch-size", "256", "--budget", "8GiB", "--run-dir", "runs/a")
 
 
 def write_run(
@@ -127,8 +128,7 @@ def job(classes: tuple[str, ...]) -> dict[str, Any]:
     share = {"train": 0.8, "validation": 0.2}
     return {
         "format": 1,
-        "command": ["/usr/bin/fitroom", "train", "my flowers/", "--model", "xception", "--batch-size", "256"]
-        + ["--budget", "8GiB", "--run-dir", "runs/a"],
+        "command": ["/usr/bin/fitroom", "train", "my flowers/", "--model", "xception", *COMMAND_OPTIONS],
         "options": {"model": "xception", "batch_size": 256, "budget": "8GiB"},
         "begun": BEGUN_TEXT,
         "model": {
