@@ -9,10 +9,11 @@ import numpy as np
 from PIL import Image
 
 from fitroom.data.opening import LARGEST_BYTES, BadPictureError, Header, check_memory, opened, reason
+from fitroom.data.pixels import pixels
 from fitroom.data.room import Room
 from fitroom.data.settings import Resize
+from fitroom.data.shape import inner_size, square_box
 
-_ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -37,16 +38,34 @@ def read_bytes(path: Path) -> bytes:
         raise BadPictureError(f"cannot be read: {(error.strerror or reason(error)).lower()}") from error
 
 
-def decoded(data: bytes, image_size: int, resize: Resize) -> Any:
+def verified(data: bytes) -> Header:
+    """The header of a picture that decodes to its end: a JPEG at an eighth of its scale, which reads all of it too."""
+    header = opened(data)[1]
+    image_of(data, 1, "crop")
+    return header
+
+
+def decoded(data: bytes, header: Header, image_size: int, resize: Resize) -> Any:
+    """A verified picture as an array, uint8 (image_size, image_size, 3). Raises BadPictureError."""
+    scale = check_fits(header, image_size, resize)
+    if header.is_jpeg and header.mode in ("RGB", "L") and header.orientation not in _TURNS:
+        with _ROOM.lent(header.memory_bytes(scale)):
+            found = pixels().jpeg(data, scale, image_size, resize)
+        if found is not None:
+            return found
+    return np.asarray(image_of(data, image_size, resize))
+
+
+def image_of(data: bytes, image_size: int, resize: Resize) -> Any:
     """A file's content as a Pillow image of mode RGB and of the size asked for. Raises BadPictureError."""
     image, header = opened(data)
     scale = check_fits(header, image_size, resize)
     with _ROOM.lent(header.memory_bytes(scale)):
         try:
-            turn = _TURNS.get(_orientation(image))
             if scale > 1:
                 image.draft(None, (header.width // scale, header.height // scale))
             resized = fitted(image, image_size, resize)
+            turn = _TURNS.get(header.orientation)
             return resized if turn is None else resized.transpose(turn)
         except MemoryError:
             raise
@@ -56,7 +75,8 @@ def decoded(data: bytes, image_size: int, resize: Resize) -> Any:
 
 def check_fits(header: Header, image_size: int, resize: Resize) -> int:
     """The scale to decode at: 1, or 2, 4, 8 times smaller. Raises BadPictureError where that takes too much memory."""
-    needed = _inner(header.width, header.height, image_size) if resize in ("pad", "whole") else (image_size, image_size)
+    whole = resize in ("pad", "whole")
+    needed = inner_size(header.width, header.height, image_size) if whole else (image_size, image_size)
     scale = header.scale(*needed)
     check_memory(header, scale)
     return scale
@@ -67,7 +87,7 @@ def fitted(image: Any, image_size: int, resize: Resize) -> Any:
     image = _resizable(image)
     width, height = image.size
     if resize in ("pad", "whole"):
-        inner = _inner(width, height, image_size)
+        inner = inner_size(width, height, image_size)
         small = _in_colour(image.resize(inner, Image.Resampling.BILINEAR))
         if resize == "whole":
             return small
@@ -75,11 +95,7 @@ def fitted(image: Any, image_size: int, resize: Resize) -> Any:
         corner = ((image_size - inner[0]) // 2, (image_size - inner[1]) // 2)
         square.paste(small, corner)
         return square
-    box = None
-    if resize == "crop":
-        side = min(width, height)
-        left, top = (width - side) // 2, (height - side) // 2  # whole pixels: half of one would blur
-        box = (left, top, left + side, top + side)
+    box = square_box(width, height) if resize == "crop" else None
     return _in_colour(image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box))
 
 
@@ -101,18 +117,6 @@ def _in_colour(image: Any) -> Any:
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
         image = Image.alpha_composite(white, image)
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _inner(width: int, height: int, image_size: int) -> tuple[int, int]:
-    longest = max(width, height)
-    return max(1, round(width * image_size / longest)), max(1, round(height * image_size / longest))
-
-
-def _orientation(image: Any) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # damaged EXIF is no reason to lose the picture
-        return 1
 
 
 def _eight_bits(values: Any, mode: str) -> Any:

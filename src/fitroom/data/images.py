@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fitroom.data.augment import Augment, augment_of
 from fitroom.data.findings import check_classes, not_strict, warnings_of
@@ -13,6 +13,9 @@ from fitroom.data.scan import Progress, Seen, Skipped, scan
 from fitroom.data.settings import Settings, check_share, usual_workers
 from fitroom.data.split import Picture, assigned, in_two_classes, num_duplicates
 from fitroom.units import parse_bytes
+
+if TYPE_CHECKING:
+    from fitroom.data.opening import Header
 
 _log = logging.getLogger("fitroom")
 
@@ -59,11 +62,12 @@ def images(
     skipped = [Skipped(path, reason) for path, reason in layout.skipped]
     given: dict[str | None, list[Picture]] = defaultdict(list)
     for candidate, look in zip(layout.candidates, seen, strict=True):
-        reason = look.reason or _too_large(look, settings)
-        if reason is None:
-            given[candidate.split].append(Picture(candidate.path, candidate.label, look.digest))
+        found = _usable(look, settings)
+        if isinstance(found, str):
+            skipped.append(Skipped(candidate.path, found))
         else:
-            skipped.append(Skipped(candidate.path, reason))
+            picture = Picture(candidate.path, candidate.label, look.digest, look.size_bytes, found)
+            given[candidate.split].append(picture)
     if strict and skipped:
         raise not_strict(place, skipped)
     pictures = [picture for split in given.values() for picture in split]
@@ -102,13 +106,14 @@ def _splits(
     return {name: pictures for name, pictures in splits.items() if pictures}
 
 
-def _too_large(look: Seen, settings: Settings) -> str | None:
-    """Why a picture that decodes at an eighth of its scale does not at the scale that is needed."""
+def _usable(look: Seen, settings: Settings) -> "Header | str":
+    """What a file says of itself, or why it is left out; a huge one may decode at an eighth only."""
     from fitroom.data.decode import check_fits
     from fitroom.data.opening import BadPictureError
 
-    try:
-        check_fits(look.header, settings.image_size, settings.resize)
-    except BadPictureError as error:
-        return str(error)
-    return None
+    if not isinstance(look.found, str):
+        try:
+            check_fits(look.found, settings.image_size, settings.resize)
+        except BadPictureError as error:
+            return str(error)
+    return look.found

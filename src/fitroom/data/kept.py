@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import PIL
+
+from fitroom.data.pixels import pixels
 
 _VERSION = 1
 """Of how pictures are decoded and resized: another number, and nothing that was kept is used."""
@@ -48,7 +49,7 @@ class OnDisk:
         self, folder: Path, limit_bytes: int, *, image_size: int, resize: str, wanted: Collection[str]
     ) -> None:
         self._root = folder
-        self._folder = folder / f"{image_size}-{resize}-{_VERSION}-pillow-{PIL.__version__}"
+        self._folder = folder / f"{image_size}-{resize}-{_VERSION}-{pixels().name}-{pixels().version}"
         self._shape = (image_size, image_size, 3)
         self._bytes = image_size * image_size * 3
         self._free_bytes = limit_bytes - self._make_room(limit_bytes, set(wanted))

@@ -8,23 +8,22 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from fitroom.environment import cache_folder
+
+if TYPE_CHECKING:
+    from fitroom.data.scan import Seen
 
 _VERSION = 1
 """Of what a look at a file finds: another number, and all files are looked at again."""
 
 Stamp = tuple[int, int]
-Row = tuple[str, str | None, str, int, int, int]
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS files (
-  path BLOB PRIMARY KEY, size INTEGER, time INTEGER,
-  digest TEXT, reason TEXT, format TEXT, width INTEGER, height INTEGER, progressive INTEGER
-) WITHOUT ROWID
-"""
+_COLUMNS = "size, time, digest, reason, format, mode, width, height, progressive, orientation"
 
 
 class KnownFiles:
@@ -38,7 +37,9 @@ class KnownFiles:
         with suppress(sqlite3.Error, OSError):
             folder.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(folder / f"pictures-{_VERSION}.sqlite3", timeout=10)
-            self._database.execute(_TABLE)
+            self._database.execute(
+                f"CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, {_COLUMNS}) WITHOUT ROWID"
+            )
 
     def __enter__(self) -> "KnownFiles":
         return self
@@ -49,27 +50,43 @@ class KnownFiles:
         if self._database is not None:
             self._database.close()
 
-    def find(self, stamps: Mapping[Path, Stamp | None]) -> dict[Path, Row]:
+    def find(self, stamps: Mapping[Path, Stamp | None]) -> dict[Path, "Seen"]:
         """What is known of files that are as they were."""
-        found: dict[Path, Row] = {}
+        found: dict[Path, Seen] = {}
         if self._database is None:
             return found
-        ask = "SELECT size, time, digest, reason, format, width, height, progressive FROM files WHERE path = ?"
         with suppress(sqlite3.Error):
             for path, stamp in stamps.items():
-                row = self._database.execute(ask, (_key(path),)).fetchone()
+                row = self._database.execute(f"SELECT {_COLUMNS} FROM files WHERE path = ?", (_key(path),)).fetchone()
                 if row is not None and stamp == row[:2]:
-                    found[path] = row[2:]
+                    found[path] = _seen(row)
         return found
 
-    def keep(self, rows: Mapping[Path, tuple[Stamp | None, Row]]) -> None:
+    def keep(self, stamps: Mapping[Path, Stamp | None], found: Mapping[Path, "Seen"]) -> None:
         """Keep what was found, at once: a scan that is stopped goes on where it was."""
         if self._database is None:
             return
-        # A file that could not be read may be readable next time without having changed.
-        values = [(_key(path), *stamp, *row) for path, (stamp, row) in rows.items() if stamp is not None and row[0]]
+        rows = []
+        for path, seen in found.items():
+            stamp = stamps[path]
+            # What could not be read may be readable next time without having changed.
+            if stamp is not None and seen.digest and seen.size_bytes == stamp[0]:
+                rows.append((_key(path), *stamp, seen.digest, *_columns(seen.found)))
         with suppress(sqlite3.Error), self._database:
-            self._database.executemany(f"INSERT OR REPLACE INTO files VALUES ({','.join('?' * 9)})", values)
+            marks = ", ".join("?" for _ in _COLUMNS.split(","))
+            self._database.executemany(f"INSERT OR REPLACE INTO files VALUES (?, {marks})", rows)
+
+
+def _columns(found: Any) -> tuple[Any, ...]:
+    return (found, *[None] * 6) if isinstance(found, str) else (None, *astuple(found))
+
+
+def _seen(row: tuple[Any, ...]) -> "Seen":
+    from fitroom.data.opening import Header
+    from fitroom.data.scan import Seen
+
+    size_bytes, _, digest, reason, *header = row
+    return Seen(digest, size_bytes, Header(*header) if reason is None else reason)
 
 
 def _key(path: Path) -> bytes:

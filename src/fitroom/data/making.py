@@ -9,6 +9,7 @@ import numpy as np
 from fitroom.data.batches import BatchMaker
 from fitroom.data.kept import InMemory, Kept, OnDisk
 from fitroom.data.picture_set import PictureSet
+from fitroom.data.pixels import pixels
 from fitroom.data.reader import Reader
 from fitroom.data.scan import Skipped
 from fitroom.data.settings import Settings
@@ -62,6 +63,7 @@ def _described(reader: Reader, classes: list[str], settings: Settings) -> dict[s
         "resize": settings.resize,
         "batch_size": settings.batch_size,
         "seed": settings.seed,
+        "pixels": pixels().name,
         "augment": None if reader.augment is None else reader.augment.to_dict(),
     }
 

@@ -2,7 +2,7 @@
 
 import io
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from fitroom.units import format_bytes
 LARGEST_BYTES = 256 * 1024**2
 """Of memory to decode one picture. 64 million pixels, and JPEG of far more: it is decoded at reduced scale."""
 
+_ORIENTATION = 0x0112
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 
 _OTHERS = (
@@ -34,15 +35,25 @@ class Header:
     """What the beginning of a picture says."""
 
     format: str
+    mode: str
+    """Pillow's word for its colours."""
+
     width: int
     height: int
-    progressive: bool
+    progressive: int
+    """1 for a JPEG that comes in several passes, else 0."""
+
+    orientation: int = 1
+    """How it is to be turned, as EXIF counts: 1 is upright."""
+
+    @property
+    def is_jpeg(self) -> bool:
+        """Whether it can be decoded at reduced scale; phones write several in one file."""
+        return self.format in ("JPEG", "MPO")
 
     def scale(self, width: int, height: int) -> int:
-        """8, 4, 2 or 1: by how much a JPEG may be reduced while it is decoded and still cover a size."""
-        if self.format not in ("JPEG", "MPO"):
-            return 1
-        most = min(self.width // max(width, 1), self.height // max(height, 1))
+        """8, 4, 2 or 1: by how much it may be reduced while it is decoded and still cover a size."""
+        most = min(self.width // width, self.height // height) if self.is_jpeg else 1
         return next((scale for scale in (8, 4, 2) if scale <= most), 1)
 
     def memory_bytes(self, scale: int) -> int:
@@ -60,9 +71,10 @@ def opened(data: bytes) -> tuple[Any, Header]:
         raise BadPictureError(_described(data))
     width, height = image.size
     if width < 1 or height < 1:
-        raise BadPictureError(f"a picture of {width} x {height} pixels")
-    progressive = bool(image.info.get("progressive") or image.info.get("progression"))
-    return image, Header(str(image.format), width, height, progressive)
+        raise BadPictureError(f"broken: {width} x {height} pixels")
+    header = Header(str(image.format), image.mode, width, height, int(bool(image.info.get("progressive"))))
+    check_memory(header, header.scale(1, 1))  # first of all: to know how it is turned, a PNG is decoded
+    return image, replace(header, orientation=_orientation(image))
 
 
 def check_memory(header: Header, scale: int) -> None:
@@ -108,6 +120,13 @@ def _described(data: bytes) -> str:
         if accept is not None and accept(data[:16]) is True:
             return "broken: its beginning is damaged"
     return "not a picture"
+
+
+def _orientation(image: Any) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # damaged EXIF is no reason to lose the picture
+        return 1
 
 
 def reason(error: BaseException) -> str:

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fitroom.data.augment import Augment
-from fitroom.data.decode import decoded, read_bytes
+from fitroom.data.decode import decoded, read_bytes, verified
 from fitroom.data.kept import Kept
 from fitroom.data.opening import BadPictureError
 from fitroom.data.settings import Resize
@@ -53,7 +51,9 @@ class Reader:
     def _one(self, picture: Picture) -> Any:
         found = None if self.kept is None else self.kept.get(picture.digest)
         if found is None:
-            found = np.asarray(decoded(read_bytes(picture.path), self.image_size, self.resize))
+            data = read_bytes(picture.path)
+            header = picture.header if len(data) == picture.size_bytes else verified(data)  # changed since the scan
+            found = decoded(data, header, self.image_size, self.resize)
             if self.kept is not None:
                 self.kept.put(picture.digest, found)
         return found

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,57 +32,43 @@ class Seen:
     """What a look at a file gave."""
 
     digest: str
-    reason: str | None
-    """Why it is no picture to train on; None where it is one."""
+    """Of its content; empty where it cannot be read."""
 
-    format: str = ""
-    width: int = 0
-    height: int = 0
-    progressive: int = 0
-    """As SQLite keeps it: 0 or 1."""
-
-    @property
-    def header(self) -> "Header":
-        """What the file says of itself."""
-        from fitroom.data.opening import Header
-
-        return Header(self.format, self.width, self.height, bool(self.progressive))
+    size_bytes: int
+    found: "Header | str"
+    """What the picture says of itself; or why it is no picture to train on."""
 
 
 def scan(paths: Sequence[Path], *, workers: int, progress: Progress | None = None) -> list[Seen]:
     """What each file is, from the cache where the file is as it was."""
     told = progress or (lambda text, done, total: None)
-    seen: dict[Path, Seen] = {}
     with KnownFiles() as known, ThreadPoolExecutor(workers, thread_name_prefix="fitroom scan") as threads:
         told("looking at the pictures", 0, len(paths))
         stamps = {path: _stamp(path) for path in paths}
-        for path, row in known.find(stamps).items():
-            seen[path] = Seen(*row)
+        seen = known.find(stamps)
         new = [path for path in stamps if path not in seen]
         for start in range(0, len(new), _AT_ONCE):
+            told("looking at the pictures", len(seen), len(paths))
             part = new[start : start + _AT_ONCE]
-            told("looking at the pictures", len(paths) - len(new) + start, len(paths))
             found = dict(zip(part, threads.map(look_at, part), strict=True))
             seen |= found
-            known.keep({path: (stamps[path], astuple(one)) for path, one in found.items()})
+            known.keep(stamps, found)
         told("looking at the pictures", len(paths), len(paths))
     return [seen[path] for path in paths]
 
 
 def look_at(path: Path) -> Seen:
-    """Read and decode one file, a JPEG at an eighth of its scale: all of its data are read either way."""
-    from fitroom.data.decode import decoded, read_bytes
-    from fitroom.data.opening import BadPictureError, opened
+    """Read and decode one file."""
+    from fitroom.data.decode import read_bytes, verified
+    from fitroom.data.opening import BadPictureError
 
-    digest = ""
+    digest, size_bytes = "", 0
     try:
         data = read_bytes(path)
-        digest = hashlib.sha256(data).hexdigest()
-        header = opened(data)[1]
-        decoded(data, 1, "crop")
+        digest, size_bytes = hashlib.sha256(data).hexdigest(), len(data)
+        return Seen(digest, size_bytes, verified(data))
     except BadPictureError as error:
-        return Seen(digest, str(error))
-    return Seen(digest, None, header.format, header.width, header.height, int(header.progressive))
+        return Seen(digest, size_bytes, str(error))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

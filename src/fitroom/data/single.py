@@ -1,9 +1,10 @@
 """One picture by itself: for predicting, and to show it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fitroom.data.settings import Resize, check_resize
+from fitroom.data.settings import check_resize
 from fitroom.data.walk import shown
 from fitroom.errors import InputError
 
@@ -12,7 +13,10 @@ def read_picture(path: str | Path, image_size: int, resize: str = "crop") -> Any
     """A picture as training sees it: uint8, (image_size, image_size, 3). Raises InputError for what is none."""
     import numpy as np
 
-    return np.array(_image(path, image_size, check_resize(resize)))
+    from fitroom.data.decode import decoded, verified
+
+    way = check_resize(resize)
+    return _read(path, lambda data: np.array(decoded(data, verified(data), image_size, way)))
 
 
 def thumbnail(path: str | Path, size: int = 96) -> str:
@@ -20,17 +24,19 @@ def thumbnail(path: str | Path, size: int = 96) -> str:
     import base64
     import io
 
+    from fitroom.data.decode import image_of
+
     file = io.BytesIO()
-    _image(path, size, "whole").save(file, "JPEG", quality=80)
+    _read(path, lambda data: image_of(data, size, "whole")).save(file, "JPEG", quality=80)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _image(path: str | Path, size: int, resize: Resize) -> Any:
-    from fitroom.data.decode import decoded, read_bytes
+def _read(path: str | Path, make: Callable[[bytes], Any]) -> Any:
+    from fitroom.data.decode import read_bytes
     from fitroom.data.opening import BadPictureError
 
     try:
-        return decoded(read_bytes(Path(path)), size, resize)
+        return make(read_bytes(Path(path)))
     except BadPictureError as error:
         raise InputError(
             f"{shown(path)} cannot be used as a picture: {error}.", hint="give a JPEG or PNG file"

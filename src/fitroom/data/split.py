@@ -5,6 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fitroom.data.opening import Header
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,8 @@ class Picture:
     path: Path
     label: str
     digest: str
+    size_bytes: int
+    header: "Header"
 
 
 def assigned(pictures: Sequence[Picture], *, validation: float, test: float, seed: int) -> dict[Path, str]:
