@@ -128,10 +128,10 @@ def test_a_fast_epoch_is_read_at_its_first_batch_before_validation_and_at_its_en
 
 
 def test_the_learning_rate_is_the_one_of_the_schedule(tmp_path, every_batch):
-    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25])
+    schedule = keras.optimizers.schedules.CosineDecay(0.25, 100, warmup_target=0.5, warmup_steps=4)
     trained(tmp_path, model=small_net(optimizer=keras.optimizers.SGD(schedule)), epochs=1)
-    assert lines(tmp_path)[0]["learning_rate"] == pytest.approx(0.5)
-    assert lines(tmp_path)[-1]["learning_rate"] == pytest.approx(0.25)
+    found = [reading["learning_rate"] for reading in lines(tmp_path)]
+    assert found[:4] == pytest.approx([0.3125, 0.375, 0.4375, 0.5])
 
 
 def test_the_micro_batch_is_shown_where_batches_are_cut(tmp_path):

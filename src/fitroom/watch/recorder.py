@@ -9,6 +9,7 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
+from fitroom.backends.keras_learning_rate import LearningRate
 from fitroom.train.loop import as_floats
 from fitroom.train.run.json_lines import append_line, finite
 from fitroom.train.sizing import Sizing
@@ -60,7 +61,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
-        self._optimizer: Any = None
+        self._learning_rate: LearningRate | None = None
         self._sizing: Sizing | None = None
         self._micro_batch: int | None = None
         self._epoch = self._batch = self._updates = 0
@@ -72,7 +73,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def set_model(self, model: Any) -> None:
         """Keras's. Kept here, since `self.model` copies a state back on JAX each time it is asked for."""
         super().set_model(model)
-        self._optimizer = model.optimizer
+        self._learning_rate = LearningRate(model.optimizer)
 
     def set_sizing(self, sizing: Sizing) -> None:
         """Who says how many samples are at once on the device."""
@@ -152,7 +153,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             "update": self._updates,
             "loss": logs.get("loss"),
             "metrics": {name: value for name, value in logs.items() if name != "loss"},
-            "learning_rate": self._learning_rate(),
+            "learning_rate": self._learning_rate and self._learning_rate.now(),
             "pictures_per_second": self._rate.per_second,
             **self._meter.read(),
             "micro_batch": self._micro_batch,
@@ -186,9 +187,3 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             return None
         samples = self._sizing.last_done(self.pictures_per_batch)
         return samples if samples < self.pictures_per_batch else None
-
-    def _learning_rate(self) -> float | None:
-        try:
-            return float(self._optimizer.learning_rate)
-        except Exception:  # a schedule of the user's own, or an optimizer that has none
-            return None
