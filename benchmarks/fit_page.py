@@ -43,10 +43,11 @@ def figures() -> str:
         f"{line['micro_batch']} | {last(line['seconds_to_next_step'])} |"
         for (place, _), line in sorted({(key(line), line["limit"]): line for line in of(found, "survive")}.items())
     ]
-    kills = {line["backend"]: line for line in read("kills.jsonl")}
+    kills = read("kills.jsonl")
     killed = [
-        f"| {NAMES[name]} | {line['kills']} | {line['bit_identical']} of {line['runs']} |"
-        for name, line in sorted(kills.items())
+        f"| {NAMES[name]} | {sums['kills']} | {sums['bit_identical']} of {sums['runs']} |"
+        for name in sorted({line["backend"] for line in kills})
+        for sums in [{what: total(kills, name, what) for what in ("kills", "bit_identical", "runs")}]
     ]
     tables = [
         ["| where | what | time, fitroom / Keras | peak, fitroom / Keras |", "|---|---|---:|---:|", *rows],
@@ -66,6 +67,11 @@ def figures() -> str:
         ],
     ]
     return "\n\n".join("\n".join(table) for table in tables) + "\n"
+
+
+def total(lines: list[dict[str, Any]], backend: str, what: str) -> int:
+    """Over all calls for a backend."""
+    return sum(line[what] for line in lines if line["backend"] == backend)
 
 
 def read(name: str) -> list[dict[str, Any]]:

@@ -247,6 +247,8 @@ def test_errors_that_lead_back_to_each_other_end(backend):
         "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.",
         "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.",
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "Autotuning failed for HLO: %cudnn-conv.146 = (f32[128,147]) custom-call(...) with error: NOT_FOUND: No valid "
+        "config found! [Op:__inference_part_14751]",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "INTERNAL: Failed to allocate 1048576 bytes for new constant",
         "failed to allocate memory",

@@ -17,6 +17,7 @@ _OUT_OF_MEMORY = re.compile(
     | Dst\ tensor\ is\ not\ initialized      # TensorFlow, a copy to a card that is full
     | DefaultCPUAllocator:\ (can't\ allocate|not\ enough)\ memory    # PyTorch on Linux, on Windows
     | failed\ to\ allocate\ (memory|request|\d+\ bytes)              # XLA, also without its status
+    | Autotuning\ failed\ .*No\ valid\ config\ found               # XLA: no kernel found memory to be tried in
     | \w+_ALLOC_FAILED\b                     # CUDNN_STATUS_, CUBLAS_STATUS_, CUSPARSE_STATUS_, CUFFT_
     """,
     re.IGNORECASE | re.VERBOSE,
