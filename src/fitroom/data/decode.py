@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fitroom.data.opening import LARGEST_BYTES, BadPictureError, Header, check_memory, opened, reason
+from fitroom.data.opening import LARGEST_BYTES, BadPictureError, Header, check_memory, opened, orientation_of, reason
 from fitroom.data.pixels import pixels
 from fitroom.data.room import Room
 from fitroom.data.settings import Resize
@@ -65,7 +65,7 @@ def image_of(data: bytes, image_size: int, resize: Resize) -> Any:
             if scale > 1:
                 image.draft(None, (header.width // scale, header.height // scale))
             resized = fitted(image, image_size, resize)
-            turn = _TURNS.get(header.orientation)
+            turn = _TURNS.get(orientation_of(image))
             return resized if turn is None else resized.transpose(turn)
         except MemoryError:
             raise

@@ -78,7 +78,7 @@ def _both_sides(splits: dict[str, list[Picture]]) -> list[str]:
         both = sum(picture.digest in trained for picture in splits.get(name, []))
         if both:
             told.append(
-                f"{both} of the {len(splits[name])} pictures of {name} are in train too: it flatters the result."
+                f"{both} of the {len(splits[name])} pictures of {name} are in train too: results look better than they are."
             )
     return told
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fitroom.data.augment import Augment, augment_of
 from fitroom.data.findings import check_classes, not_strict, warnings_of
+from fitroom.data.host import available_bytes
 from fitroom.data.layout import layout_of
 from fitroom.data.pictures import Pictures
 from fitroom.data.scan import Progress, Seen, Skipped, scan
@@ -52,7 +53,7 @@ def images(
         resize=resize,
         augment=augment_of(augment),
         cache=cache,
-        cache_limit_bytes=parse_bytes(cache_limit),
+        cache_limit_bytes=_cache_limit_bytes(parse_bytes(cache_limit), cache),
         workers=usual_workers() if workers is None else workers,
     )
     check_share(validation, test)
@@ -87,6 +88,11 @@ def images(
         conflicts=[[picture.path for picture in copies] for copies in conflicts],
         warnings=warnings,
     )
+
+
+def _cache_limit_bytes(asked_bytes: int, cache: str | None) -> int:
+    """In memory never more than half of what is free: the rest is for training."""
+    return min(asked_bytes, available_bytes() // 2) if cache == "ram" else asked_bytes
 
 
 def _splits(

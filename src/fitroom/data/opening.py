@@ -44,7 +44,7 @@ class Header:
     """1 for a JPEG that comes in several passes, else 0."""
 
     orientation: int = 1
-    """How it is to be turned, as EXIF counts: 1 is upright."""
+    """Of a JPEG: how it is to be turned, as EXIF counts; 1 is upright. Others say so once they are decoded."""
 
     @property
     def is_jpeg(self) -> bool:
@@ -73,8 +73,7 @@ def opened(data: bytes) -> tuple[Any, Header]:
     if width < 1 or height < 1:
         raise BadPictureError(f"broken: {width} x {height} pixels")
     header = Header(str(image.format), image.mode, width, height, int(bool(image.info.get("progressive"))))
-    check_memory(header, header.scale(1, 1))  # first of all: to know how it is turned, a PNG is decoded
-    return image, replace(header, orientation=_orientation(image))
+    return image, replace(header, orientation=orientation_of(image)) if header.is_jpeg else header
 
 
 def check_memory(header: Header, scale: int) -> None:
@@ -122,7 +121,8 @@ def _described(data: bytes) -> str:
     return "not a picture"
 
 
-def _orientation(image: Any) -> int:
+def orientation_of(image: Any) -> int:
+    """How an image is to be turned, as EXIF counts. Except for a JPEG, this decodes it."""
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # damaged EXIF is no reason to lose the picture

@@ -7,6 +7,7 @@ import keras
 
 from fitroom.data.batches import BatchMaker, BatchNumber
 from fitroom.data.source import PictureSource
+from fitroom.train.events import Events
 from fitroom.train.sources.batches import no_memory_for
 
 
@@ -47,6 +48,7 @@ class PictureSet(keras.utils.PyDataset):  # type: ignore[misc]
     def __fitroom_source__(
         self, *, shuffle: bool, class_weight: dict[int, float] | None, steps_per_epoch: int | None
     ) -> PictureSource:
+        self.maker.reader.events = Events()  # made within a training: those who listen to it hear of its pictures
         return PictureSource(
             self.maker,
             self.described,

@@ -1,6 +1,5 @@
 """Pictures of one split by their number: kept or decoded, varied, and another in place of one that has gone bad."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,8 @@ from fitroom.data.split import Picture
 from fitroom.data.varied import varied
 from fitroom.data.walk import shown
 from fitroom.errors import InputError
+from fitroom.train.events import Events
 from fitroom.train.sources.passes import generator
-
-_log = logging.getLogger("fitroom")
 
 
 @dataclass(kw_only=True)
@@ -32,6 +30,9 @@ class Reader:
     kept: Kept | None
     went_bad: Callable[[Path, str], None]
     """Told of a file that could be read when it was scanned and cannot be now, once for each."""
+
+    events: Events = field(default_factory=Events)
+    """Where that is said; a training brings its own, for those who listen to it."""
 
     _told: set[Path] = field(default_factory=set)
 
@@ -79,5 +80,6 @@ class Reader:
         if path in self._told:
             return
         self._told.add(path)
-        _log.warning("fitroom: %s went bad (%s): %s takes its place.", shown(path), reason, shown(other))
+        said = f"{shown(path)} went bad ({reason}): {shown(other)} takes its place."
+        self.events.tell("picture went bad", said, file=shown(path), reason=reason)
         self.went_bad(path, reason)

@@ -76,7 +76,7 @@ def _header(cells: list[str]) -> tuple[int, int] | None:
 def _cells(file: Path, number: int, cells: list[str], columns: tuple[int, int] | None) -> tuple[Path, str]:
     if columns is None and len(cells) != 2:
         raise InputError(
-            f"{shown(file)}, line {number}: {len(cells)} columns where path,label are expected. "
+            f"{shown(file)}, line {number}: path,label are expected; the number of columns is {len(cells)}. "
             f"Received: {','.join(cells)[:80]!r}.",
             hint="two columns, or a first line that names them: path,label",
         )

@@ -1,0 +1,251 @@
+"""Real folders are dirty: what is a picture, what is not, and what is made of it."""
+
+import base64
+import io
+import os
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fitroom
+from fitroom.data import images, read_picture, thumbnail
+from fitroom.data.room import Room
+from fitroom.data.scan import scan
+from sample_pictures import bad, class_folders, drawn, encoded, good_but_odd, huge_png, without_opencv, write_all
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("FITROOM_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture(params=["opencv", "pillow"])
+def library(request, monkeypatch):
+    """With OpenCV, and as on a machine without."""
+    from fitroom.data.pixels import pixels
+
+    if request.param == "pillow":
+        without_opencv(monkeypatch)
+    else:
+        pytest.importorskip("cv2")
+        pixels.cache_clear()
+    assert pixels().name == request.param
+    yield request.param
+    pixels.cache_clear()
+
+
+@pytest.fixture
+def dirty(tmp_path):
+    place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
+    write_all(place / "daisy", good_but_odd())
+    write_all(place / "rose", {name: data for name, (data, _) in bad().items()})
+    return place
+
+
+def test_what_decodes_is_trained_on_whatever_it_is_called_and_the_rest_is_named_with_the_reason(dirty):
+    pictures = images(dirty, image_size=16)
+    reasons = {skipped.file.name: skipped.reason for skipped in pictures.skipped}
+    assert set(reasons) == set(bad())
+    for name, (_, part) in bad().items():
+        assert part in reasons[name], name
+    assert sum(counts["daisy"] for counts in pictures.counts.values()) == 4 + len(good_but_odd())
+    assert sum(counts["rose"] for counts in pictures.counts.values()) == 4
+    assert pictures.summary()["skipped"] == len(bad())
+
+
+def test_strict_stops_and_names_the_files(dirty):
+    with pytest.raises(fitroom.InputError, match=f"{len(bad())} files in .* cannot be used: rose/archive.jpg") as caught:
+        images(dirty, image_size=16, strict=True)
+    assert "strict" in caught.value.hint
+
+
+def test_a_pipe_or_a_link_to_nowhere_is_skipped(tmp_path):
+    place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
+    (place / "rose" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    os.mkfifo(place / "rose" / "pipe.jpg")
+    reasons = {skipped.file.name: skipped.reason for skipped in images(place, image_size=16).skipped}
+    assert reasons == {"gone.jpg": "cannot be read: no such file or directory", "pipe.jpg": "not a file"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_skipped(tmp_path):
+    place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
+    (place / "rose" / "000.jpg").chmod(0)
+    [skipped] = images(place, image_size=16).skipped
+    assert skipped.reason == "cannot be read: permission denied"
+
+
+def test_every_odd_picture_looks_like_the_one_it_was_made_from(tmp_path, library):
+    write_all(tmp_path / "odd", good_but_odd())
+    plain = read_picture(tmp_path / "odd" / "really_a_png.jpg", 20).astype(int)
+    others = ("sixteen_bit.png", "fractions.tif", "one_bit.png", "one_pixel.png", "turned.jpg", "bad_exif.jpg")
+    for name in good_but_odd():
+        found = read_picture(tmp_path / "odd" / name, 20)
+        assert found.shape == (20, 20, 3)
+        assert found.dtype == np.uint8
+        if name not in others:
+            wanted = plain.mean(axis=2, keepdims=True) if "grey" in name else plain
+            assert np.abs(found - wanted).mean() < 25, name
+    bright = read_picture(tmp_path / "odd" / "sixteen_bit.png", 20)
+    assert bright[0].mean() < 20 < 200 < bright[-1].mean()
+    assert read_picture(tmp_path / "odd" / "fractions.tif", 20)[-1].mean() > 200
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize(("orientation", "corner"), [(1, (0, 0)), (3, (1, 1)), (6, (0, 1)), (8, (1, 0))])
+def test_pictures_stand_upright(tmp_path, library, form, orientation, corner):
+    pixels = np.zeros((64, 64, 3), "uint8")
+    pixels[:32, :32] = 255
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    (tmp_path / "a").write_bytes(encoded(Image.fromarray(pixels), form, exif=exif))
+    found = read_picture(tmp_path / "a", 16).reshape(2, 8, 2, 8, 3).mean(axis=(1, 3, 4))
+    assert np.unravel_index(found.argmax(), (2, 2)) == corner
+    assert (found > 200).sum() == 1
+
+
+def test_what_is_transparent_is_white(tmp_path):
+    pixels = np.zeros((10, 10, 4), "uint8")
+    (tmp_path / "a.png").write_bytes(encoded(Image.fromarray(pixels), "PNG"))
+    assert read_picture(tmp_path / "a.png", 10).min() == 255
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_crop_keeps_the_middle_pad_all_of_it_and_stretch_too(tmp_path, library, form):
+    pixels = np.full((60, 120, 3), 200, "uint8")
+    pixels[:, :30] = (250, 0, 0)
+    (tmp_path / "a").write_bytes(encoded(Image.fromarray(pixels), form))
+    crop, pad, stretch = (read_picture(tmp_path / "a", 40, way).astype(int) for way in ("crop", "pad", "stretch"))
+    assert np.abs(crop[:, 1:] - 200).max() < 12
+    assert np.abs(pad[[0, 9, 30, 39]]).max() == 0
+    assert np.abs(pad[11:29, 11:] - 200).max() < 12
+    assert np.abs(stretch[:, 11:] - 200).max() < 12
+    for red in (pad[11:29, 1:8], stretch[:, 1:8]):
+        assert red[..., 0].min() > 235
+        assert red[..., 1:].max() < 20
+
+
+@pytest.mark.parametrize("way", ["crop", "pad", "stretch"])
+def test_a_jpeg_at_reduced_scale_is_the_same_picture(tmp_path, library, way):
+    soft = drawn(3, (12, 9)).resize((1200, 900), Image.Resampling.BICUBIC)
+    (tmp_path / "a.jpg").write_bytes(encoded(soft, quality=95))
+    (tmp_path / "a.png").write_bytes(encoded(soft, "PNG"))
+    reduced, whole = (read_picture(tmp_path / name, 100, way).astype(int) for name in ("a.jpg", "a.png"))
+    assert np.abs(reduced - whole).mean() < 2
+
+
+def test_a_jpeg_of_any_size_takes_little_memory_and_other_bombs_are_refused(tmp_path):
+    place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
+    (place / "rose" / "large.jpg").write_bytes(encoded(Image.new("L", (12_000, 9_000))))
+    (place / "rose" / "large.png").write_bytes(huge_png(12_000, 9_000))
+    (place / "rose" / "passes.jpg").write_bytes(encoded(Image.new("L", (8_000, 8_000)), progressive=True))
+    reasons = {skipped.file.name: skipped.reason for skipped in images(place, image_size=300).skipped}
+    assert set(reasons) == {"large.png", "passes.jpg"}
+    at_full_scale = {skipped.file.name for skipped in images(place, image_size=9_000).skipped}
+    assert "large.jpg" in at_full_scale
+
+
+def test_memory_is_lent_and_more_than_there_is_alone():
+    room, order = Room(100), []
+    with room.lent(60):
+        waiting = threading.Thread(target=lambda: _in_turn(room, 1000, order))
+        waiting.start()
+        waiting.join(0.05)
+        order.append("first")
+    waiting.join(10)
+    assert order == ["first", 0]
+    assert room.free_bytes == 100
+
+
+def _in_turn(room, size_bytes, order):
+    with room.lent(size_bytes):
+        order.append(room.free_bytes)
+
+
+def test_a_second_scan_looks_at_what_changed_alone(dirty, monkeypatch):
+    looked = []
+    from fitroom.data import scan as module
+
+    real = module.look_at
+    monkeypatch.setattr("fitroom.data.scan.look_at", lambda path: (looked.append(path.name), real(path))[1])
+    first = images(dirty, image_size=16)
+    assert len(looked) == 8 + len(good_but_odd()) + len(bad())
+    looked.clear()
+    again = images(dirty, image_size=16)
+    assert looked == []
+    assert (again.summary(), again.skipped) == (first.summary(), first.skipped)
+    (dirty / "rose" / "truncated.jpg").write_bytes(encoded(drawn(9)))
+    third = images(dirty, image_size=16)
+    assert looked == ["truncated.jpg"]
+    assert len(third.skipped) == len(first.skipped) - 1
+
+
+@pytest.mark.parametrize("damage", ["rubbish", "folder in its place", "no cache wanted"])
+def test_a_scan_does_without_its_cache(dirty, tmp_path, monkeypatch, damage):
+    expected = images(dirty, image_size=16).summary()
+    [database] = (tmp_path / "cache").glob("*.sqlite3")
+    if damage == "rubbish":
+        database.write_bytes(b"rubbish" * 1000)
+    elif damage == "folder in its place":
+        database.unlink()
+        database.mkdir()
+    else:
+        monkeypatch.setenv("FITROOM_NO_CACHE", "1")
+    assert images(dirty, image_size=16).summary() == expected
+
+
+def test_two_scans_at_once_share_a_cache(dirty):
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(images(dirty, image_size=16).summary())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert results[0] == results[1] == results[2]
+
+
+def test_what_was_seen_is_kept_while_the_scan_goes_on(tmp_path):
+    place = class_folders(tmp_path / "set", {"daisy": 300, "rose": 10}, size=(8, 8))
+
+    class Stopped(Exception):
+        pass
+
+    def stop(text, done, total):
+        if done > 200:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        images(place, image_size=8, progress=stop)
+    [database] = (tmp_path / "cache").glob("*.sqlite3")
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM files").fetchone()[0] >= 200
+
+
+def test_the_scan_tells_how_far_it_is(tmp_path):
+    told = []
+    images(class_folders(tmp_path / "set", {"daisy": 4, "rose": 4}), image_size=8, progress=lambda *what: told.append(what))
+    assert told[0] == ("looking at the pictures", 0, 8)
+    assert told[-1] == ("looking at the pictures", 8, 8)
+
+
+def test_a_scan_of_no_files_is_empty():
+    assert scan([], workers=1) == []
+
+
+def test_a_thumbnail_is_all_of_the_picture_and_small(tmp_path):
+    (tmp_path / "a.png").write_bytes(encoded(drawn(1, (400, 200)), "PNG"))
+    begin, _, data = thumbnail(tmp_path / "a.png").partition(",")
+    assert begin == "data:image/jpeg;base64"
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (96, 48)
+
+
+def test_a_single_picture_that_is_none_is_an_error_with_the_reason(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"<html>")
+    with pytest.raises(fitroom.InputError, match="a web page, not a picture"):
+        read_picture(tmp_path / "a.jpg", 10)
+    with pytest.raises(fitroom.InputError, match="no such file"):
+        thumbnail(tmp_path / "b.jpg")
