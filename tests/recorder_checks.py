@@ -176,7 +176,13 @@ def test_nearly_full_memory_is_told_once(tmp_path):
     recorder.on_epoch_end(2, {"loss": 1.0})
     assert [event["kind"] for event in heard.events] == ["memory nearly full"]
     assert "90 B of 100 B were in use at once" in heard.events[0]["message"]
-    assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95]  # each since the one before
+    backend.free(backend.allocate(70))
+    recorder.on_epoch_end(3, {"loss": 1.0})
+    assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95, 70]  # each since the one before
+    assert recorder.peak_bytes == 95
+    resumed = Recorder(tmp_path, pictures_per_batch=8, backend=backend)
+    resumed.set_state(recorder.get_state())
+    assert resumed.peak_bytes == 95
 
 
 def test_a_budget_below_the_allocators_limit_is_the_limit(tmp_path):

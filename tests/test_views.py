@@ -234,9 +234,9 @@ def test_json_is_one_object_a_line_of_a_known_kind():
 
 PLAYS = """
 import os, sys, time
-from fitroom.report.views import view_for
+from fitroom.cli.views import open_view
 from test_views import JOB, LOGS, reading, END_OF_FIRST_EPOCH
-with view_for(as_json="--json" in sys.argv) as view:
+with open_view(as_json="--json" in sys.argv) as view:
     os.dup2(2, 1)
     print("the user's own code prints")
     view.began(JOB)
@@ -304,6 +304,14 @@ def in_a_terminal(command, *, columns):
     os.close(ours)
     assert process.wait() == 0, printed
     return printed.decode()
+
+
+def test_a_stretch_of_a_training_shows_as_part_of_the_whole():
+    screen = Screen()
+    screen.view.began({"epochs": 20})
+    screen.view.reading(reading(epochs=4))
+    assert "epoch 2/20" in screen.text()
+    assert "6 %" in screen.text()
 
 
 def test_the_time_left_counts_validation_once_an_epoch_showed_how_long_it_takes():

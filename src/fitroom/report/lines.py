@@ -35,6 +35,7 @@ class LineView:
 
     def began(self, job: dict[str, Any]) -> None:
         """What is trained."""
+        self._progress.epochs = job.get("epochs")
         self.said(words.headline(job))
 
     def reading(self, reading: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ class LiveView:
 
     def began(self, job: dict[str, Any]) -> None:
         """What is trained."""
+        self._progress.epochs = job.get("epochs")
         self._print(words.headline(job), "bold")
 
     def reading(self, reading: dict[str, Any]) -> None:

@@ -16,6 +16,8 @@ class Progress:
     """
 
     def __init__(self) -> None:
+        self.epochs: int | None = None
+        """Of the whole training, where that is known better than readings tell: they are of one stretch of it."""
         self.last: Reading | None = None
         self.epoch_seconds: float | None = None
         """How long the epoch before took, validation and all."""
@@ -25,6 +27,7 @@ class Progress:
 
     def read(self, reading: Reading) -> None:
         """A reading came."""
+        reading = reading | {"epochs": self.epochs or reading["epochs"]}
         self._since = self._since or reading
         self.last, self._has_ended = reading, False
 

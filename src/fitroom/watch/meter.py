@@ -39,8 +39,8 @@ class MemoryMeter:
         if self.backend.can_reset_peak and counted.peak_bytes is not None:
             self.backend.reset_peak(self.device)
         return MemoryUse(
-            in_use_bytes=counted.in_use_bytes,
-            peak_bytes=counted.peak_bytes,
+            in_use_bytes=counted.in_use_bytes or None,  # 0 is how TensorFlow says that it does not count
+            peak_bytes=counted.peak_bytes or None,
             reserved_bytes=counted.reserved_bytes,
             limit_bytes=min(filter(None, (self.limit_bytes, counted.limit_bytes)), default=None),
             host_bytes=host_bytes(),

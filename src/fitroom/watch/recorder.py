@@ -66,6 +66,8 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._micro_batch: int | None = None
         self._epoch = self._batch = self._updates = 0
         self._has_run = self._has_warned = False
+        self.peak_bytes: int | None = None
+        """The most that was in use at once, over the whole run; None where nobody counts."""
         self._logs: dict[str, Any] = {}
         self._last_reading: float | None = None
         self._read_at = 0
@@ -83,11 +85,11 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint, which takes time that is not training's."""
         self._rate.break_off()
-        return {"updates": self._updates, "files": self._files.lengths()}
+        return {"updates": self._updates, "peak_bytes": self.peak_bytes, "files": self._files.lengths()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """A run goes on; batches after its checkpoint will be done, and recorded, again."""
-        self._updates = state["updates"]
+        self._updates, self.peak_bytes = state["updates"], state["peak_bytes"]
         self._files.cut_back(state["files"])
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -163,6 +165,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         params = self.params or {}
         totals = {"epochs": params.get("epochs"), "batches": params.get("steps")}
         self._tell("reading", reading | totals | {"pictures_per_batch": self.pictures_per_batch})
+        self.peak_bytes = max(filter(None, (self.peak_bytes, reading["peak_bytes"])), default=None)
         self._warn_once(reading["peak_bytes"], reading["limit_bytes"])
         self._last_reading, self._read_at = time.monotonic(), self._updates
 
