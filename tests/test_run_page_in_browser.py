@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from fitroom.report.run_page import write_report
 from sample_runs import write_plain_run, write_run
@@ -31,12 +32,12 @@ COLOURS = """canvas => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    program = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if program is None:
-        pytest.skip(f"no Chromium here: none of {', '.join(CHROMIUMS)} is installed")
-    from playwright.sync_api import sync_playwright
-
+    """The system's Chromium, or the one that `playwright install chromium` brought."""
     with sync_playwright() as playwright:
+        candidates = (*map(shutil.which, CHROMIUMS), playwright.chromium.executable_path)
+        program = next((path for path in candidates if path and Path(path).exists()), None)
+        if program is None:
+            pytest.skip("no Chromium is installed: `playwright install chromium` brings one")
         browser = playwright.chromium.launch(executable_path=program)
         yield browser
         browser.close()
@@ -118,7 +119,7 @@ def test_pointing_at_a_chart_shows_the_values_there(browser, report):
         assert re.fullmatch(r"in use  \d\.\d\d GiB", shown["footer"][0])
         opened.chart("memory").hover()
         shown = opened.tooltip("memory")
-        assert shown["lines"][1] == " most in use so far  7.41 GiB"
+        assert shown["lines"][1] == " peak since the reading before  7.41 GiB"
         assert re.fullmatch(r"6 minutes, epoch \d, batch \d+, 64 at once", shown["title"][0])
 
 

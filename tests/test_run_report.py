@@ -50,7 +50,16 @@ def test_a_finished_run_is_told_in_one_sentence(tmp_path):
         "Trained: 90.7 % right on 772 pictures it never saw in training. In 7.41 of 8.00 GiB, 12 minutes."
     )
     assert verdict(run).tone == "good"
-    assert title(run) == "Xception on my flowers"
+    assert title(run) == "xception on my flowers"
+
+
+def test_a_model_that_only_guesses_is_not_praised(tmp_path):
+    write_run(tmp_path, classes=["a", "b"])
+    data = json.loads((tmp_path / "results.json").read_text())
+    (tmp_path / "results.json").write_text(json.dumps(data | {"confusion": [[7, 0], [5, 0]]}))
+    said = verdict(fitroom.open_run(tmp_path))
+    assert said.sentence.startswith("Naming the most frequent class every time would do as well.")
+    assert said.tone == "plain"
 
 
 def test_a_whole_run_has_every_section(tmp_path):
@@ -148,6 +157,21 @@ def test_an_older_report_is_replaced(tmp_path):
     write_run(tmp_path)
     (tmp_path / "report.html").write_text("old")
     assert page_of(tmp_path).startswith("<!DOCTYPE html>")
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    write_run(tmp_path)
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_history_without_an_epoch_is_no_chart(tmp_path):
+    write_run(tmp_path)
+    (tmp_path / "history.json").write_text('{"loss": [], "val_loss": []}')
+    assert "history-loss" not in charts_of(tmp_path)
+    page_of(tmp_path)
 
 
 def test_names_are_only_names(tmp_path):

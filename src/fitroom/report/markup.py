@@ -41,6 +41,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str =
     return f'<table class="{kind}">{titled}<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
 
 
+def scrolling(body: str, label: str, *, way: str = "scroll") -> str:
+    """What scrolls within the page where it is too long, or too wide (`way="scroll-across"`)."""
+    return f'<div class="{way}" tabindex="0" role="region" aria-label="{escape(label)}">{body}</div>'
+
+
 def details(summary: str, body: str) -> str:
     """What is folded away until it is asked for."""
     return f'<details><summary>{summary}</summary><div class="folded">{body}</div></details>'

@@ -74,4 +74,5 @@ def _bars(heading: str, rows: list[tuple[str, int, str]], whole_bytes: int) -> s
         for head, size, colour in rows
     )
     titled = f'<div style="margin-top:.5em;font-weight:600">{heading}</div>'
-    return f'{titled}<table style="width:100%;border-collapse:collapse;color:inherit;font-size:inherit">{lines}</table>' if rows else ""
+    looks = "width:100%;border-collapse:collapse;color:inherit;font-size:inherit"
+    return f'{titled}<table style="{looks}">{lines}</table>' if rows else ""

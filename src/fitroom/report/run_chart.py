@@ -65,7 +65,7 @@ class Chart:
         return table(
             heads,
             ([escape(self.labels[i]), *(written(s.values[i], self.unit) for s in self.series)] for i in shown),
-            caption=escape(self.title) + (f", every {stride}th place" if stride > 1 else ""),
+            caption=escape(self.title) + (f", one place in {stride}" if stride > 1 else ""),
             kind="figures",
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fitroom.estimating.result import Estimate
+from fitroom.estimating.timeline import Moment
 from fitroom.report.columns import columns, phase_bands
 from fitroom.report.palette import KIND_COLOURS
 from fitroom.report.run_chart import Chart, Series, Unit, written
@@ -31,7 +32,9 @@ def memory_charts(run: Run) -> list[Chart]:
 
 def _history_charts(run: Run) -> list[Chart]:
     """A chart for each metric, in training and in validation."""
-    metrics = dict.fromkeys(name.removeprefix("val_") for name in run.history if name != "learning_rate")
+    metrics = dict.fromkeys(metric.removeprefix("val_") for metric, values in run.history.items() if values)
+    if run.readings.points:  # which tell the learning rate of every batch
+        metrics.pop("learning_rate", None)
     return [_history_chart(run, metric) for metric in metrics]
 
 
@@ -48,7 +51,7 @@ def _pace_charts(run: Run) -> list[Chart]:
 def _loss_so_far(run: Run) -> list[Chart]:
     """The loss batch by batch, for a run that has not ended an epoch yet."""
     losses = [point.loss for point in run.readings.points]
-    return [] if run.history else _over_run(run, "loss", "Loss so far", "number", losses)
+    return [] if run.num_epochs else _over_run(run, "loss", "Loss so far", "number", losses)
 
 
 def _step_chart(run: Run, estimate: Estimate) -> Chart:
@@ -66,7 +69,7 @@ def _step_chart(run: Run, estimate: Estimate) -> Chart:
     return Chart(
         key="step",
         title="One training step, predicted",
-        summary=f"The predicted memory rises to {format_bytes(estimate.timeline.peak_bytes)} at {place}.",
+        summary=f"The predicted memory rises to {format_bytes(estimate.peak_bytes)} at {place}.",
         unit="bytes",
         across="step",
         at=[100 * edge / length for edge in cut.edges],
@@ -95,7 +98,7 @@ def _measured_charts(run: Run) -> list[Chart]:
     summary += f", of {format_bytes(run.limit_bytes)}." if run.limit_bytes else "."
     wanted = (
         Series(name="in use", colour="--first", values=[point.in_use_bytes for point in points], shaded=True),
-        Series(name="most in use so far", colour="--second", values=[point.peak_bytes for point in points]),
+        Series(name="peak since the reading before", colour="--second", values=[point.peak_bytes for point in points]),
     )
     chart = Chart(
         key="memory",
@@ -186,6 +189,6 @@ def _when(point: Point) -> str:
     return f"{duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}{at_once}"
 
 
-def _place(moment: Any, number: int, length: int) -> str:
+def _place(moment: Moment, number: int, length: int) -> str:
     where = ", ".join(part for part in (moment.layer, moment.phase) if part) or moment.name
     return f"{where} ({number + 1:,} of {length:,})"

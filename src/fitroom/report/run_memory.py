@@ -25,14 +25,17 @@ def memory(run: Run) -> str:
         return compared + "".join(parts)
     kinds = f'<table class="kinds"><caption>At the peak</caption>{kind_rows(run.estimate)}</table>'
     of_step = f'<div class="beside">{parts[0]}{kinds}</div>'
-    return compared + of_step + "".join(parts[1:]) + _layers(run.estimate)
+    return compared + of_step + "".join(parts[1:]) + _layers(run.estimate) + _about(run.estimate)
 
 
 def _compared(run: Run) -> str:
     """Predicted and measured as bars on one scale, with the limit at its end or within it."""
-    measured, limit = run.readings.peak_bytes, run.limit_bytes
-    predicted = run.estimate.timeline.peak_bytes if run.estimate else None
-    sizes = [("predicted", predicted, "--first"), ("measured", measured, "--second"), ("limit", limit, "--muted")]
+    sizes = (
+        ("predicted peak", run.estimate and run.estimate.peak_bytes, "--first"),
+        ("measured peak", run.readings.peak_bytes, "--second"),
+        ("predicted need", run.estimate and run.estimate.required_bytes, "--backward"),
+        ("limit", run.limit_bytes, "--muted"),
+    )
     known = [(head, size, colour) for head, size, colour in sizes if size]
     if len(known) < 2:
         return ""
@@ -47,23 +50,32 @@ def _compared(run: Run) -> str:
 
 def _comparison(run: Run) -> str:
     measured = run.readings.peak_bytes
-    if run.estimate is None or measured is None:
+    if run.estimate is None or not run.estimate.peak_bytes or measured is None:
         return "The peak of training"
-    said = f"The peak was {measured_against_predicted(run.estimate.timeline.peak_bytes, measured)}"
+    said = f"The peak was {measured_against_predicted(run.estimate.peak_bytes, measured)}"
     if len(run.readings.micro_batches) > 1:
         sizes = ", ".join(map(str, run.readings.micro_batches))
         said += f"; the micro-batch changed on the way ({sizes}), the prediction is for one size"
-    return said + "."
+    device = run.job_fact("device")
+    if device and device != run.estimate.gpu:
+        said += f"; it trained on {device}, the prediction is for {run.estimate.gpu}"
+    return escape(f"{said}.")
 
 
 def _layers(estimate: Estimate) -> str:
     rows, others = estimate.by_layer[:_NUM_LAYERS], estimate.by_layer[_NUM_LAYERS:]
-    place = f'<p class="muted">The peak is at <span class="path">{escape(peak_place(estimate))}</span>.</p>'
-    found = f'<p class="muted">How it was predicted: {escape(found_by(estimate))}</p>'
     shown = f'<table class="layers"><caption>The biggest layers</caption>{layer_rows(estimate, rows)}</table>'
     if not others:
-        return shown + place + found
-    rest = sum(row.bytes for row in others)
-    summary = f"{len(others):,} more layers, {percent(rest, estimate.timeline.peak_bytes)} together"
+        return shown
+    share = percent(sum(row.bytes for row in others), estimate.timeline.peak_bytes)
     body = f'<table class="layers">{layer_rows(estimate, others[:_MAX_LAYERS])}</table>'
-    return shown + details(summary, body) + place + found
+    return shown + details(f"{len(others):,} more layers, {share} together", body)
+
+
+def _about(estimate: Estimate) -> str:
+    """Where the peak is, and how all this was found."""
+    notes = "".join(f"<li>{escape(note)}</li>" for note in estimate.notes)
+    return (
+        f'<p class="muted">The peak is at <span class="path">{escape(peak_place(estimate))}</span>. '
+        f"How it was predicted: {escape(found_by(estimate))}</p>" + (f'<ul class="muted">{notes}</ul>' if notes else "")
+    )

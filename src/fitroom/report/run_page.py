@@ -17,6 +17,7 @@ from fitroom.report.run_record import Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
 from fitroom.train.run.durable import written_whole
+from fitroom.train.run.place import not_writable
 
 REPORT_FILE = "report.html"
 
@@ -42,9 +43,13 @@ def write_report(run_dir: str | Path) -> Path:
 def write_page(run: Run) -> Path:
     """Write the page of a run into its folder."""
     path = run.path / REPORT_FILE
-    with written_whole(path) as file:
-        # A file's name may hold bytes that are no text.
-        file.write(run_page(run).encode("utf-8", "backslashreplace"))
+    # The name of a picture may hold bytes that are no text.
+    page = run_page(run).encode("utf-8", "backslashreplace")
+    try:
+        with written_whole(path) as file:
+            file.write(page)
+    except OSError as error:
+        raise not_writable(run.path, error) from error
     return path
 
 

@@ -1,6 +1,6 @@
 """The report of a run as a value, which shows itself in a notebook."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -15,7 +15,6 @@ class Report:
 
     path: Path
     verdict: str
-    run: Run = field(repr=False)
 
     def _repr_html_(self) -> str:
         """The page itself in a frame, cut off from the notebook around it."""
@@ -30,4 +29,4 @@ class Report:
 
 def written_report(run: Run) -> Report:
     """Write the report of a run into its folder."""
-    return Report(path=write_page(run), verdict=str(verdict(run)), run=run)
+    return Report(path=write_page(run), verdict=str(verdict(run)))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from html import escape
 
-from fitroom.report.markup import name, table
+from fitroom.report.markup import name, scrolling, table
 from fitroom.report.run_record import Run
 from fitroom.report.run_results import Results, Sample
 from fitroom.report.run_words import fraction
@@ -34,8 +34,9 @@ def confusion(run: Run) -> str:
     )
     if len(results.classes) > _MAX_MATRIX:
         return listed + f'<p class="muted">With {len(results.classes):,} classes the whole matrix has no room here.</p>'
-    matrix = f'<div class="scroll-across" tabindex="0">{_matrix(results)}</div>'
-    return f'<div class="apart">{matrix}{listed}</div>'
+    matrix = scrolling(_matrix(results), "Confusion matrix", way="scroll-across")
+    meaning = '<p class="muted">Rows of the matrix: what it is. Columns: what it was taken for.</p>'
+    return f'<div class="apart">{matrix}{listed}</div>{meaning}'
 
 
 def samples(run: Run) -> str:
@@ -62,26 +63,26 @@ def classes(run: Run) -> str:
     heads = ["class", *map(escape, splits), *(["recall", "precision"] if found else [])]
     rows = []
     for each in names[:_MAX_CLASSES]:
-        cells = [f"{int(of_split.get(each, 0)):,}" for of_split in splits.values()]
-        if run.results and found:
-            index = found.get(each)
-            cells += (
-                ["-", "-"]
-                if index is None
-                else [
-                    fraction(run.results.recall(index)),
-                    fraction(run.results.precision(index)),
-                ]
-            )
         bar = f'<span class="of-class" style="--share:{100 * trained[each] / largest:.1f}%">{name(each)}</span>'
-        rows.append([bar, *cells])
-    listed = table(heads, rows, kind="classes")
-    shown = f'<div class="scroll" tabindex="0">{listed}</div>'
+        counted = [f"{int(of_split.get(each, 0)):,}" for of_split in splits.values()]
+        rows.append([bar, *counted, *(_quality(run.results, found.get(each)) if run.results else ())])
+    shown = scrolling(table(heads, rows, kind="classes"), "All classes")
     meaning = (
         '<p class="muted">Bars: pictures to train on. Recall: of the pictures of a class, how many were recognised. '
         "Precision: of those taken for it, how many are.</p>"
     )
-    return f"<p>{_balance(trained)}</p>{shown}{meaning if found else ''}"
+    return f"<p>{_balance(trained)}</p>{_warnings(run)}{shown}{meaning if found else ''}"
+
+
+def _quality(results: Results, index: int | None) -> list[str]:
+    if index is None:
+        return [fraction(None)] * 2
+    return [fraction(results.recall(index)), fraction(results.precision(index))]
+
+
+def _warnings(run: Run) -> str:
+    items = "".join(f"<li>{escape(str(said))}</li>" for said in run.job_fact("data", "warnings") or ())
+    return f'<ul class="warnings">{items}</ul>' if items else ""
 
 
 def _balance(trained: dict[str, int]) -> str:
@@ -116,7 +117,7 @@ def _matrix(results: Results) -> str:
         rows.append(f'<tr><th scope="row" title="{title}">{name(results.classes[index])}</th>{cells}</tr>')
     body = "\n".join(rows)
     return (
-        '<table class="matrix"><caption>Rows: what it is. Columns: what it was taken for.</caption>'
+        '<table class="matrix"><caption>Confusion matrix</caption>'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>"
     )
 

@@ -73,6 +73,11 @@ class Results:
         """How many of them it got right."""
         return sum(row[index] for index, row in enumerate(self.confusion))
 
+    @property
+    def is_guessing(self) -> bool:
+        """Whether naming the most frequent class for every picture would do as well."""
+        return self.num_right <= max(map(sum, self.confusion), default=0)
+
     def recall(self, index: int) -> float | None:
         """Of the pictures of a class, the share that was found."""
         return _share(self.confusion[index][index], sum(self.confusion[index]))

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fitroom.report.markup import name, pairs, table
+from fitroom.report.markup import name, pairs, scrolling, table
 from fitroom.report.run_charts import training_charts
 from fitroom.report.run_record import Run
 
@@ -35,7 +35,7 @@ def skipped(run: Run) -> str:
     rows = ([name(file), escape(reason)] for file, reason in run.skipped[:_MAX_SKIPPED])
     more = len(run.skipped) - _MAX_SKIPPED
     said = f'<p class="muted">And {more:,} more, in skipped.jsonl.</p>' if more > 0 else ""
-    return f'<div class="scroll" tabindex="0">{table(["file", "why"], rows, kind="texts")}</div>{said}'
+    return scrolling(table(["file", "why"], rows, kind="texts"), "All files left out") + said
 
 
 def again(run: Run) -> str:

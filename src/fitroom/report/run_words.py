@@ -1,5 +1,6 @@
 """The sentences about a run."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,8 +26,11 @@ def verdict(run: Run) -> Verdict:
     """What a reader wants to know first."""
     took = ", ".join(part for part in (_memory(run), _time(run)) if part)
     if run.state == "finished":
-        sentence = f"{took[0].upper()}{took[1:]}." if took else ""
-        return Verdict(headline=f"Trained: {_achieved(run)}.", sentence=sentence, tone="good")
+        guesses = bool(run.results and run.results.num_pictures and run.results.is_guessing)
+        parts = ["Naming the most frequent class every time would do as well." if guesses else ""]
+        parts.append(f"{took[0].upper()}{took[1:]}." if took else "")
+        sentence = " ".join(part for part in parts if part)
+        return Verdict(headline=f"Trained: {_achieved(run)}.", sentence=sentence, tone="plain" if guesses else "good")
     done = f"{run.num_epochs} of {epochs(run.facts['epochs'])}"
     if run.state == "running":
         return Verdict(headline=f"Training: {done} done so far.", sentence=_so_far(run), tone="plain")
@@ -40,11 +44,11 @@ def verdict(run: Run) -> Verdict:
 
 
 def title(run: Run) -> str:
-    """What was trained on what: "Xception on flowers"."""
-    model = run.job_fact("model", "name") or run.job_fact("model", "text")
-    folder = run.job_fact("data", "folder")
-    data = str(folder).rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if folder else ""
-    return " on ".join(str(part) for part in (model, data) if part) or run.path.absolute().name
+    """What was trained on what: "xception on flowers"."""
+    given = (run.job_fact("model", "text") or run.job_fact("model", "name"), run.job_fact("data", "folder"))
+    # Either may be a path, of this system or of another.
+    named = [re.split(r"[/\\]", str(part).rstrip("/\\"))[-1] for part in given if part]
+    return " on ".join(named) or run.path.absolute().name
 
 
 def duration(seconds: float) -> str:
@@ -144,7 +148,7 @@ def _memory(run: Run) -> str:
 
 
 def _time(run: Run) -> str:
-    return f"{duration(run.seconds)}" if run.seconds else ""
+    return duration(run.seconds) if run.seconds else ""
 
 
 def _so_far(run: Run) -> str:

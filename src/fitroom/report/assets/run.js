@@ -83,8 +83,9 @@
         ctx.textBaseline = "middle";
         if (ctx.measureText(band.name).width + 8 < right - left) ctx.fillText(band.name, (left + right) / 2, chartArea.top - 11);
       }
+      const height = (mark) => mark.isFar ? chartArea.top + 14 : scales.y.getPixelForValue(mark.value / up.factor);
       marks.forEach((mark, place) => {
-        const y = mark.isFar ? chartArea.top + 14 : scales.y.getPixelForValue(mark.value / up.factor);
+        const y = height(mark);
         ctx.strokeStyle = token(mark.colour);
         ctx.setLineDash([6, 4]);
         ctx.lineWidth = 1.5;
@@ -95,9 +96,8 @@
           ctx.stroke();
         }
         // Neighbours stand at opposite ends, and one just below another line has its name below.
-        const heights = marks.filter((other) => other.value > mark.value)
-          .map((other) => y - scales.y.getPixelForValue(other.value / up.factor));
-        const below = heights.some((height) => height < 20) ? 20 : 0;
+        const isClose = marks.some((other) => other.value > mark.value && y - height(other) < 20);
+        const below = isClose ? 20 : 0;
         const atLeft = place % 2 === 1;
         const text = mark.isFar ? `↑ ${mark.name}` : mark.name;
         const width = ctx.measureText(text).width;
