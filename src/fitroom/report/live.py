@@ -14,8 +14,8 @@ from fitroom.report.gauges import Gauge, gauge_lines
 from fitroom.report.progress import Progress
 from fitroom.report.sheet import Sheet
 from fitroom.units import format_bytes
+from fitroom.watch.meter import NEARLY_FULL
 
-NEARLY_FULL = 0.9
 _WIDE = 64
 """From here on figures have room for all that can be said."""
 

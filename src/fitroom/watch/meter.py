@@ -4,6 +4,9 @@ from typing import TypedDict
 
 from fitroom.backends.contract import Backend
 
+NEARLY_FULL = 0.9
+"""The share of the limit from which on people are warned."""
+
 
 class MemoryUse(TypedDict):
     """One reading. None is what nobody counts: a framework's memory on most CPUs."""

@@ -16,12 +16,11 @@ from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 from fitroom.watch.growing_files import GrowingFiles
 from fitroom.watch.listener import Listener
-from fitroom.watch.meter import MemoryMeter
+from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
 from fitroom.watch.steady_rate import SteadyRate
 
 FILE = "readings.jsonl"
 TENSORBOARD = "tensorboard"
-NEARLY_FULL = 0.9
 
 _SECONDS_BETWEEN = 1.0
 
@@ -58,6 +57,8 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self.folder = Path(folder)
         self.pictures_per_batch = pictures_per_batch
         self.listeners = tuple(listeners)
+        self.peak_bytes: int | None = None
+        """The most that was in use at once, over the whole run; None where nobody counts."""
         self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
@@ -66,8 +67,6 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._micro_batch: int | None = None
         self._epoch = self._batch = self._updates = 0
         self._has_run = self._has_warned = False
-        self.peak_bytes: int | None = None
-        """The most that was in use at once, over the whole run; None where nobody counts."""
         self._logs: dict[str, Any] = {}
         self._last_reading: float | None = None
         self._read_at = 0
