@@ -12,8 +12,10 @@ from typing import Any
 SCRIPT = Path(__file__).with_name("killed_run.py")
 
 
-def trained(folder: Path, backend: str, *, kills: int = 0, seed: int = 0) -> tuple[dict[str, Any], int]:
-    """The result of the script in `folder`, and how often it was really killed on the way.
+def trained(
+    folder: Path, backend: str, *, kills: int = 0, seed: int = 0, script: Path = SCRIPT
+) -> tuple[dict[str, Any], int]:
+    """The result of a script in `folder`, and how often it was really killed on the way.
 
     A kill comes at a random moment of the first second after training began (imports are not worth killing); when as
     many as asked were done, or the training is, it is left alone.
@@ -22,7 +24,7 @@ def trained(folder: Path, backend: str, *, kills: int = 0, seed: int = 0) -> tup
     done = 0
     while True:
         child = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(folder)],
+            [sys.executable, str(script), str(folder)],
             env=os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -115,8 +115,7 @@ def test_links_in_a_circle_end(tmp_path):
 
 
 def test_names_in_any_script_and_of_any_spelling(tmp_path):
-    names = {"цветок": 3, "花 🌼": 3, "<script>alert(1)</script>": 3, "cafe\u0301": 3}
-    names = {name.replace("/", "⁄"): count for name, count in names.items()}
+    names = {"цветок": 3, "花 🌼": 3, "<script>alert(1)<script>": 3, "cafe\u0301": 3}
     pictures = images(class_folders(tmp_path / "набор", names), image_size=8)
     assert "café" in pictures.classes
     assert "花 🌼" in pictures.classes

@@ -57,7 +57,9 @@ def test_what_decodes_is_trained_on_whatever_it_is_called_and_the_rest_is_named_
 
 
 def test_strict_stops_and_names_the_files(dirty):
-    with pytest.raises(fitroom.InputError, match=f"{len(bad())} files in .* cannot be used: rose/archive.jpg") as caught:
+    with pytest.raises(
+        fitroom.InputError, match=f"{len(bad())} files in .* cannot be used: rose/archive.jpg"
+    ) as caught:
         images(dirty, image_size=16, strict=True)
     assert "strict" in caught.value.hint
 
@@ -199,7 +201,9 @@ def test_a_scan_does_without_its_cache(dirty, tmp_path, monkeypatch, damage):
 
 def test_two_scans_at_once_share_a_cache(dirty):
     results = []
-    threads = [threading.Thread(target=lambda: results.append(images(dirty, image_size=16).summary())) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: results.append(images(dirty, image_size=16).summary())) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -211,14 +215,11 @@ def test_two_scans_at_once_share_a_cache(dirty):
 def test_what_was_seen_is_kept_while_the_scan_goes_on(tmp_path):
     place = class_folders(tmp_path / "set", {"daisy": 300, "rose": 10}, size=(8, 8))
 
-    class Stopped(Exception):
-        pass
-
     def stop(text, done, total):
         if done > 200:
-            raise Stopped
+            raise InterruptedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(InterruptedError):
         images(place, image_size=8, progress=stop)
     [database] = (tmp_path / "cache").glob("*.sqlite3")
     with sqlite3.connect(database) as connection:
@@ -227,7 +228,9 @@ def test_what_was_seen_is_kept_while_the_scan_goes_on(tmp_path):
 
 def test_the_scan_tells_how_far_it_is(tmp_path):
     told = []
-    images(class_folders(tmp_path / "set", {"daisy": 4, "rose": 4}), image_size=8, progress=lambda *what: told.append(what))
+    images(
+        class_folders(tmp_path / "set", {"daisy": 4, "rose": 4}), image_size=8, progress=lambda *what: told.append(what)
+    )
     assert told[0] == ("looking at the pictures", 0, 8)
     assert told[-1] == ("looking at the pictures", 8, 8)
 

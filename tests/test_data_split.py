@@ -107,7 +107,9 @@ def test_a_class_of_one_picture_is_told_of(tmp_path):
 def test_balanced_weights_even_the_classes_out(tmp_path):
     pictures = images(class_folders(tmp_path / "set", {"daisy": 6, "rose": 2}), image_size=8, validation=0)
     assert pictures.class_weight() == {0: 8 / 12, 1: 8 / 4}
-    weighted = [pictures.class_weight()[number] * count for number, count in enumerate(pictures.counts["train"].values())]
+    weighted = [
+        pictures.class_weight()[number] * count for number, count in enumerate(pictures.counts["train"].values())
+    ]
     assert weighted == [4, 4]
 
 
