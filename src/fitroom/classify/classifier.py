@@ -63,7 +63,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
     size = job.get("image_size") or shape[1] if len(shape) == 4 else None
     if size is None or len(outputs) != 2:
         raise ModelError(
-            f"{file} takes {shape} and gives {outputs}. Expected: pictures (None, size, size, 3), and a number a class.",
+            f"{file} takes {shape} and gives {outputs}. Expected: pictures (None, size, size, 3), a number a class.",
             hint="give a classifier of pictures of a fixed size",
         )
     classes = job.get("classes") or [f"class {number}" for number in range(outputs[1])]
@@ -98,6 +98,8 @@ def picture_files(places: Sequence[Path]) -> list[Path]:
 
 
 def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
+    if not place.exists():
+        raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
         return place, (records.read_job(place.parent) or {}) if place.name == records.MODEL_FILE else {}
     job, file = records.read_job(place), place / records.MODEL_FILE

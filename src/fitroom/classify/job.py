@@ -8,6 +8,7 @@ from typing import Any
 
 from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
+from fitroom.errors import InputError
 from fitroom.train.run.place import check_place
 from fitroom.watch.listener import Listener
 
@@ -26,7 +27,7 @@ class TrainJob:
         return Path(self.options.run_dir)
 
     def run(self, view: Listener) -> dict[str, Any]:
-        """Train to the end. What came of it, as the view is told."""
+        """Train to the end. What came of it, for the view's `ended`."""
         started = time.monotonic()
         kept = self._kept()
 
@@ -43,7 +44,7 @@ class TrainJob:
             results = evaluate_and_publish(prepared, view)
         finally:
             report = self._report(view)
-        summary = {
+        return {
             "state": "finished",
             "seconds": time.monotonic() - started,
             "epochs": records.epochs_done(self.folder),
@@ -54,11 +55,14 @@ class TrainJob:
             "model": str(self.folder / records.MODEL_FILE),
             "report": report,
         }
-        view.ended(summary)
-        return summary
 
     def _kept(self) -> dict[str, Any] | None:
         """What was begun in the folder; refuses one that holds something else."""
+        if not Path(self.options.folder).exists():
+            raise InputError(
+                f"There is no folder {self.options.folder!r}.",
+                hint="give the folder that holds a folder of pictures per class; it is read from the current folder",
+            )
         check_place(self.folder)
         kept = records.read_job(self.folder)
         if kept is not None:

@@ -39,11 +39,16 @@ class Machine:
         """For people."""
         return "CPU" if self.device.kind == "cpu" else self.device.description or self.device.name
 
+    @property
+    def where(self) -> str:
+        """The device within a sentence."""
+        return "the CPU" if self.device.kind == "cpu" else f"{self.device_name} ({self.device.name})"
+
 
 def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, say: Say) -> Machine:
     """Start a backend on its device, with the memory it may take. Before Keras is imported."""
     name = choose_backend(backend)
-    quieten()
+    quieten(name)
     gpus = live_gpus()
     asked = _asked_budget(budget, gpu, gpus, name)
     free = None
@@ -62,7 +67,7 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
         budget=asked or _live_budget(device, limit_bytes, free if on_card else None),
         card=_card(gpu or (on_card.name if on_card else None)),
     )
-    say(f"training on {_where(machine)} with {backend_name(name)}")
+    say(f"training on {machine.where} with {backend_name(name)}")
     if note := device_note(loaded):
         said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
         say(f"warning: {note}{said}")
@@ -91,9 +96,3 @@ def _card(name: str | None) -> Card | None:
         return find_card(name) if name else None
     except UnknownNameError:
         return None
-
-
-def _where(machine: Machine) -> str:
-    if machine.device.kind == "cpu":
-        return "the CPU"
-    return f"{machine.device_name} ({machine.device.name})"

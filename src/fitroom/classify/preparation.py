@@ -16,6 +16,7 @@ from fitroom.classify.pictures import load_pictures
 from fitroom.classify.precision import choose_precision
 from fitroom.classify.recipe_choice import Choice, choose_micro_batch
 from fitroom.classify.schedule import Schedule, usual_rate
+from fitroom.classify.seed import set_seed
 from fitroom.models.source import ModelSource
 from fitroom.train.run.fingerprint import current_versions
 from fitroom.watch.listener import Listener
@@ -125,7 +126,7 @@ def _set_keras(options: TrainOptions) -> None:
     import keras
 
     keras.config.set_image_data_format("channels_last")  # as the pictures come
-    keras.utils.set_random_seed(options.seed)
+    set_seed(options.seed)
 
 
 def _precision(options: TrainOptions, machine: Machine, view: Listener) -> dict[str, str]:

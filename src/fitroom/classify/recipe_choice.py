@@ -30,7 +30,7 @@ def choose_micro_batch(
         return Choice(
             micro_batch=asked,
             estimate=None,
-            why=f"No estimate was needed: memory has no limit on {machine.device_name}. Training begins with {whole}.",
+            why=f"No estimate is needed, since memory has no limit on {machine.where}: training begins with {whole}.",
         )
     budget = f"{format_bytes(machine.budget.bytes)} ({machine.budget.source})"
     limit_bytes = machine.budget.bytes
@@ -38,7 +38,7 @@ def choose_micro_batch(
     def at(samples: int) -> Estimate:
         say(f"estimating a step with {samples} of {batch_size} samples at once")
         cut = samples if samples < batch_size else None
-        recipe = Recipe(micro_batch=cut, jit=jit, input_dtype="uint8")
+        recipe = Recipe(micro_batch=cut, jit=_jit_here(model, machine, jit), input_dtype="uint8")
         return estimate(model, batch_size, recipe=recipe, gpu=machine.card, limit=limit_bytes)
 
     try:
@@ -70,6 +70,11 @@ def choose_micro_batch(
             f"The batch stays at {batch_size}, in {-(-batch_size // cut.samples)} parts."
         )
     return Choice(micro_batch=cut.samples, estimate=cut.estimate, why=why)
+
+
+def _jit_here(model: Any, machine: Machine, asked: bool | None) -> bool | None:
+    """Keras leaves XLA out where TensorFlow has no card; an estimate is for a card, and would have it."""
+    return bool(model.jit_compile) if machine.backend.name == "tensorflow" else asked
 
 
 def _takes(found: Estimate) -> str:

@@ -8,6 +8,7 @@ import keras  # noqa: TID253 - whoever imports this trains
 from fitroom.classify.best import BestEpoch
 from fitroom.classify.phases import Phase, earlier_history, is_over, turn
 from fitroom.classify.preparation import Prepared, compile_for
+from fitroom.classify.seed import set_seed
 from fitroom.errors import MissingExtraError
 from fitroom.recipe import Recipe
 from fitroom.train.events import listening
@@ -24,9 +25,10 @@ def train(prepared: Prepared, view: Listener) -> int | None:
             continue
         compile_for(phase, prepared.options, prepared.network, prepared.pictures)
         turn(prepared.folder, prepared.network, phase)
-        keras.utils.set_random_seed(prepared.options.seed)
+        set_seed(prepared.options.seed)
         _fit(prepared, phase, view)
-    return prepared.machine.backend.read_memory(prepared.machine.device).peak_bytes
+    # Where nothing is counted, TensorFlow says 0.
+    return prepared.machine.backend.read_memory(prepared.machine.device).peak_bytes or None
 
 
 def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:

@@ -133,7 +133,7 @@ class EstimateJob:
 
 def _quieten(backend: str) -> None:
     """Keep frameworks from chatting on stderr, and JAX from taking a card that is only being asked about."""
-    quieten()
+    quieten(backend)
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself, and nothing is computed here
     if backend == "jax":
         os.environ["JAX_PLATFORMS"] = "cpu"

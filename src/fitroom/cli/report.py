@@ -7,7 +7,7 @@ import click
 
 from fitroom.cli.completing import complete_runs
 
-_EPILOG = "The path goes to stdout. Exit codes: 0 written; 1 there is no run in the folder, or no room to write; 2 wrong usage."
+_EPILOG = "The path goes to stdout. Exit codes: 0 written; 1 there is no run in the folder; 2 wrong usage."
 
 
 @click.command(name="report", epilog=_EPILOG)

@@ -116,7 +116,7 @@ _EPILOG = (
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout and nothing else there.")
 @click.pass_context
-def command(ctx: click.Context, resume: bool, as_json: bool, **flags: Any) -> None:
+def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) -> None:
     """Train a classifier on FOLDER, which has a folder of pictures per class (or train/ val/ test/ above those, or is
     a CSV file of path,label). What is trained, in which memory and why, is said before it begins.
 
@@ -145,6 +145,8 @@ def command(ctx: click.Context, resume: bool, as_json: bool, **flags: Any) -> No
             view.ended({"state": "interrupted", "run_dir": str(job.folder)})
             click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
             raise
+        # What people copy stands on stdout, once.
+        view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
     if not as_json:
         click.echo(_words(summary))
 

@@ -1,5 +1,6 @@
 """A step that out-of-memory cannot break: roll back, release, take a smaller size, do the same batch again."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from fitroom.train.events import Events
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
+_OF_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
 _Step = Callable[[Batch, int], dict[str, Any]]
 
 BATCH_STATISTICS = (
@@ -112,5 +114,5 @@ class Transaction:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if any(word in line.lower() for word in ("memory", "oom", "exhausted", "alloc"))]
+    told = [line for line in lines if _OF_MEMORY.search(line)]
     return (told or lines or [type(error).__name__])[0][:300]
