@@ -1,88 +1,104 @@
-"""What fitroom does, on any machine: no GPU is needed.
+"""From crash to trained, on any machine: no GPU is needed.
 
-    python examples/demo.py
+    python examples/demo.py [FOLDER] [--quick]
 
-First: what training Xception takes on cards that are not here, and on each backend. Then: a script that dies of memory,
-for real, in TensorFlow's own allocator on the CPU; and the same script under `fitroom run`.
+TensorFlow's allocator for the CPU can be given a limit, and is then that of a small graphics card: the same code, the
+same errors. Plain Keras dies in it, fitroom trains in it. What is made lies in FOLDER.
 """
 
-import logging
+import argparse
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-
 from rich.console import Console
-from rich.table import Table
 
-import fitroom
-from fitroom.models.source import ModelSource, load_model
-from fitroom.units import format_bytes
-
-CARDS = ("T4", "RTX 3060", "RTX 4090", "A100 40GB", "H200")
+EXAMPLES = Path(os.path.relpath(Path(__file__).parent))
+MODEL = f"{EXAMPLES}/flower_cnn.py:make_model"
 BATCH_SIZE = 64
-LIMITS_MB = (800, 300)
+LIMIT_MIB = 160
+LIMITED = {
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPU_ALLOCATOR_USE_BFC": "true",
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(LIMIT_MIB),
+    "TF_NUM_INTEROP_THREADS": "1",  # one operation at a time, as on a card
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # its kernels do not survive a failed allocation
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> None:
-    """Estimates, then the proof."""
-    logging.getLogger("jax_plugins").setLevel(logging.ERROR)  # it misses a GPU, which is not needed here
-    console = Console()
-    console.rule(f"Xception, 299 x 299 pictures, batch {BATCH_SIZE}, on JAX: does it fit?")
-    estimates = estimate_cards(console)
-    console.print(estimates[0])
-    console.print(cards_table(estimates))
-    console.rule("The same step on each backend")
-    estimate_backends()
-    console.rule("Memory limits are real: a script under two of them")
-    for limit_mb in LIMITS_MB:
-        train_under_limit(limit_mb)
-    console.rule(f"The same script, not a word changed, as `fitroom run`, under {LIMITS_MB[-1]} MB")
-    train_under_limit(LIMITS_MB[-1], "-m", "fitroom", "run")
+    """Six steps, each a command that can be given by hand."""
+    options = _options()
+    count, epochs = (200, 10) if options.quick else (600, 12)
+    pictures, run = options.folder / "flowers", options.folder / "run"
+    for of_an_earlier_time in (pictures, run):
+        shutil.rmtree(of_an_earlier_time, ignore_errors=True)
+    began = time.monotonic()
+
+    say(f"1. {count} drawn flowers of five kinds, a folder for each kind")
+    call("python", EXAMPLES / "drawn_flowers.py", pictures, "--count", count)
+
+    say(f"2. Plain Keras on a device with {LIMIT_MIB} MiB: batches of {BATCH_SIZE} pictures do not fit")
+    console.print("export " + " ".join(f"{name}={value}" for name, value in LIMITED.items()), style="dim")
+    os.environ |= LIMITED
+    call_in_vain("python", EXAMPLES / "plain_keras.py", pictures)
+
+    say("3. What would have fitted? fitroom knows without training")
+    sizes = ",".join(str(BATCH_SIZE // parts) for parts in (8, 4, 2, 1))
+    call("fitroom", "estimate", MODEL, "--batch-size", sizes, "--no-jit", "--limit", f"{LIMIT_MIB}MiB")
+
+    say(f"4. fitroom trains in the same {LIMIT_MIB} MiB, with the same batches of {BATCH_SIZE}")
+    how = ("--image-size", 64, "--batch-size", BATCH_SIZE, "--learning-rate", 0.003, "--no-jit")
+    call("fitroom", "train", pictures, "--model", MODEL, *how, "--epochs", epochs, "--run-dir", run)
+
+    say("5. What is in a picture?")
+    call("fitroom", "predict", run, pictures / "tulip" / "0000.jpg", pictures / "rose" / "0000.jpg", "--top", 2)
+
+    if not options.quick:
+        say("6. And a model of full size, on a card that is not here?")
+        call("fitroom", "estimate", "xception", "--batch-size", 32, "--backend", "all", "--gpu", "RTX 3060")
+
+    say(f"{time.monotonic() - began:.0f} seconds. Now look at the report: {run / 'report.html'}")
 
 
-def estimate_cards(console: Console) -> list[fitroom.Estimate]:
-    """Xception on each card, compiled for it by XLA's own GPU compiler."""
-    model = load_model(ModelSource(text="xception", image_size=299))
-    estimates = []
-    for card in CARDS:
-        console.print(f"compiling the step for {card} ...", style="dim")
-        estimates.append(fitroom.estimate(model, BATCH_SIZE, gpu=card))
-    return estimates
+def say(title: str) -> None:
+    """A heading."""
+    console.print(f"\n{title}", style="bold")
 
 
-def estimate_backends() -> None:
-    """Xception on JAX, TensorFlow and PyTorch, side by side, as the command line does it."""
-    environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
-    command = [sys.executable, "-m", "fitroom", "estimate", "xception", "--image-size", "299"]
-    subprocess.run([*command, "--batch-size", str(BATCH_SIZE), "--backend", "all", "--gpu", "H200"], env=environment)
+def call(*command: object) -> None:
+    """Show a command, and run it."""
+    subprocess.run(_shown(command), check=True)
 
 
-def cards_table(estimates: list[fitroom.Estimate]) -> Table:
-    """One line a card."""
-    table = Table(
-        "card", "JAX may take", "the step takes", "needs in all", "verdict", title="The same step on each card"
-    )
-    for e in estimates:
-        sizes = (e.limit_bytes, e.peak_bytes, e.required_bytes)
-        table.add_row(e.gpu, *map(format_bytes, sizes), "fits" if e.fits else "does NOT fit")
-    return table
+def call_in_vain(*command: object) -> None:
+    """Run a command that is to die of memory, and show the last words of its traceback."""
+    died = subprocess.run(_shown(command), capture_output=True, text=True, errors="replace")
+    words = [line for line in died.stderr.splitlines() if "ResourceExhaustedError:" in line or line.startswith("OOM")]
+    if died.returncode == 0 or len(words) < 2:
+        sys.exit(f"This was to die of memory, and did not:\n{died.stdout}\n{died.stderr}")
+    console.print("\n".join(words), style="red")
 
 
-def train_under_limit(limit_mb: int, *runner: str) -> None:
-    """One epoch in a process whose allocator has a limit."""
-    limits = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mb)}
-    script = Path(__file__).with_name("limited_memory.py")
-    # What TensorFlow says of its own is for people with a problem; what fitroom says is for all.
-    finished = subprocess.run(
-        [sys.executable, *runner, script], env=os.environ | limits, capture_output=True, text=True, errors="replace"
-    )
-    for line in finished.stderr.splitlines():
-        if line.startswith("fitroom:"):
-            print(line)
-    print(finished.stdout.strip() or f"limit {limit_mb} MB: ended with exit code {finished.returncode}", flush=True)
+def _shown(command: tuple[object, ...]) -> list[str]:
+    words = list(map(str, command))
+    console.print(f"$ {shlex.join(words)}", style="cyan")
+    programs = {"python": [sys.executable], "fitroom": [sys.executable, "-m", "fitroom"]}
+    return [*programs[words[0]], *words[1:]]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="From crash to trained, on any machine.")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/demo"), help="(default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="fewer pictures, and no sixth step")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
