@@ -1,0 +1,175 @@
+"""Pictures a second and memory of reading a folder, side by side with what people use today.
+
+    python benchmarks/data.py [--folder FLOWERS] [--rounds 5]    # and pictures of 2,000 pixels, made here
+    python benchmarks/data.py --page [--check]                   # the table of docs/data.md from the results
+
+Each way runs in a process of its own, one after the other in every round, so that what else the machine does falls on
+all of them; ratios are taken within a round. Files are in the system's cache. Appends to results/data.jsonl.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from data_ways import WAYS
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "data.jsonl"
+PAGE = HERE.parent / "docs" / "data.md"
+BEGIN, END = "<!-- figures: written by benchmarks/data.py -->", "<!-- /figures -->"
+PACKAGES = ("pillow", "opencv-python-headless", "keras", "tensorflow-cpu", "torch", "numpy")
+
+
+def main() -> None:
+    """Measure, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="photos, a folder per class; default: small ones made here")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--pictures", type=int, default=240, help="of 2,000 pixels")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    if arguments.page:
+        write_page(check=arguments.check)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["FITROOM_CACHE_DIR"] = f"{scratch}/cache"
+        small = arguments.folder or made(Path(scratch) / "small", 1000, (320, 240))
+        sets = {"photos": small, "2,000 pixels": made(Path(scratch) / "large", arguments.pictures, (2000, 1500))}
+        for name, folder in sets.items():
+            described = facts(name, folder) | {key: getattr(arguments, key) for key in ("image_size", "batch_size")}
+            lines = [described | line for line in measure(folder, arguments)]
+            with arguments.out.open("a") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def measure(folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every way in every round, and what came out for each."""
+    rounds: list[dict[str, dict[str, float]]] = []
+    for number in range(arguments.rounds):
+        rounds.append({})
+        order = list(WAYS)[number % len(WAYS) :] + list(WAYS)[: number % len(WAYS)]
+        for way in order:
+            rounds[-1][way] = found = run(way, folder, arguments)
+            speed = found["pictures"] / found["seconds"]
+            print(f"{folder.name} {way}: {speed:.0f} pictures/s, {found['data_bytes'] / 2**20:.0f} MiB", flush=True)
+    return [summed_up(way, rounds) for way in WAYS]
+
+
+def run(way: str, folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    """One process."""
+    script, sizes = str(HERE / "data_ways.py"), [str(arguments.image_size), str(arguments.batch_size)]
+    done = subprocess.run(
+        [sys.executable, script, way, str(folder), *sizes], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{way}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def summed_up(way: str, rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """The medians, and how much faster fitroom was in the same round."""
+    found = [one[way] for one in rounds]
+    speeds = [one["pictures"] / one["seconds"] for one in found]
+    ratios = [one[way]["seconds"] / one["fitroom"]["seconds"] for one in rounds]
+    return {
+        "way": way,
+        "pictures_per_second": [round(speed) for speed in speeds],
+        "processor_microseconds": round(median(1e6 * one["processor_seconds"] / one["pictures"] for one in found)),
+        "fitroom_is_faster_by": [round(ratio, 2) for ratio in ratios],
+        "data_bytes": int(median(one["data_bytes"] for one in found)),
+        "peak_bytes": int(median(one["peak_bytes"] for one in found)),
+    }
+
+
+def facts(name: str, folder: Path) -> dict[str, Any]:
+    """What was measured where."""
+    files = list(folder.rglob("*.jpg"))
+    for path in files:
+        path.read_bytes()
+    with_version = [(package, _version(package)) for package in PACKAGES]
+    return {
+        "set": name,
+        "num_pictures": len(files),
+        "file_bytes": sum(path.stat().st_size for path in files),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {package: version for package, version in with_version if version},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def made(folder: Path, number: int, size: tuple[int, int]) -> Path:
+    """JPEG files with forms and grain, as photos have them."""
+    random = np.random.default_rng(0)
+    for count in range(number):
+        forms = Image.fromarray(random.integers(0, 255, (size[1] // 40, size[0] // 40, 3), dtype=np.uint8))
+        grain = random.normal(0, 5, (size[1], size[0], 1))
+        pixels = np.asarray(forms.resize(size, Image.Resampling.BICUBIC)) + grain
+        file = folder / "ab"[count % 2] / f"{count}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, quality=88)
+    return folder
+
+
+def write_page(*, check: bool) -> None:
+    """The last results as tables."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    written = f"{before}{BEGIN}\n{tables()}{END}{rest.split(END)[1]}"
+    if check:
+        sys.exit(0 if written == text else "docs/data.md is not what the results say: run benchmarks/data.py --page")
+    PAGE.write_text(written)
+
+
+def tables() -> str:
+    """One for each set."""
+    last = {(line["set"], line["way"]): line for line in map(json.loads, RESULTS.read_text().splitlines())}
+    parts = []
+    for name in dict.fromkeys(name for name, _ in last):
+        lines = [line for (one, _), line in last.items() if one == name]
+        first = lines[0]
+        mean = first["file_bytes"] / first["num_pictures"] / 1000
+        parts.append(
+            f"{first['num_pictures']:,} JPEG files ({name}, {mean:,.0f} kB each on average) to {first['image_size']} "
+            f"pixels, batches of {first['batch_size']}, {first['cores']} cores, {first['date']}; medians of "
+            f"{len(first['pictures_per_second'])} rounds, the ratio with its range:\n\n"
+            "| way | pictures/s | fitroom is faster by | processor time a picture | memory for the data |\n"
+            "|---|---:|---:|---:|---:|\n" + "".join(map(_row, lines))
+        )
+    return "\n".join(parts)
+
+
+def _row(line: dict[str, Any]) -> str:
+    ratios = line["fitroom_is_faster_by"]
+    ratio = "" if line["way"] == "fitroom" else f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return (
+        f"| {line['way']} | {median(line['pictures_per_second']):,.0f} | {ratio} | "
+        f"{line['processor_microseconds']:,} µs | {line['data_bytes'] / 2**20:,.0f} MiB |\n"
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()
