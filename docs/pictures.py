@@ -1,9 +1,10 @@
 """The pictures of README and docs, from real estimates and drawings.
 
-python docs/pictures.py            # writes docs/images/
+python docs/pictures.py            # writes docs/images/; report.png is of the last `make demo`, by Chromium
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,14 @@ def main() -> None:
     (IMAGES / "estimate.svg").write_text(console.export_svg(title="fitroom", unique_id="estimate"))
     save_plot(estimate, IMAGES / "memory.svg")
     flowers(kinds=5, each=8, size=96).save(IMAGES / "flowers.jpg", quality=80)
+    report(Path("runs/demo/run/report.html"))
+
+
+def report(page: Path) -> None:
+    """The top of a report as a browser shows it."""
+    look = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,720", "--virtual-time-budget=5000"]
+    picture = f"--screenshot={IMAGES / 'report.png'}"
+    subprocess.run(["chromium", *look, picture, page.resolve().as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
 def flowers(kinds: int, each: int, size: int) -> Image.Image:

@@ -55,7 +55,7 @@ def main() -> None:
     call("fitroom", "estimate", MODEL, "--batch-size", sizes, "--no-jit", "--limit", f"{LIMIT_MIB}MiB")
 
     say(f"4. fitroom trains in the same {LIMIT_MIB} MiB, with the same batches of {BATCH_SIZE}")
-    how = ("--image-size", 64, "--batch-size", BATCH_SIZE, "--learning-rate", 0.003, "--no-jit")
+    how = ("--image-size", 64, "--batch-size", BATCH_SIZE, "--learning-rate", 0.003)
     call("fitroom", "train", pictures, "--model", MODEL, *how, "--epochs", epochs, "--run-dir", run)
 
     say("5. What is in a picture?")

@@ -1,5 +1,6 @@
 """The documentation builds, its links lead somewhere, and its reference is whole."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fitroom
+import fitroom.data
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -25,11 +27,11 @@ def test_the_reference_of_commands_is_what_the_commands_say():
     assert finished.returncode == 0, finished.stderr
 
 
-def test_the_reference_of_the_library_has_every_public_name():
-    subpackages = {path.stem for path in Path(fitroom.__file__).parent.iterdir()}
-    public = {name for name in vars(fitroom) if not name.startswith("_") and name not in subpackages}
+@pytest.mark.parametrize("package", [fitroom, fitroom.data])
+def test_the_reference_of_the_library_has_every_public_name(package):
+    public = {name for name, value in vars(package).items() if not name.startswith("_") and not inspect.ismodule(value)}
     text = (DOCS / "reference" / "library.md").read_text()
-    assert public <= set(re.findall(r"auto\w+:: fitroom\.(\w+)", text))
+    assert public <= set(re.findall(rf"auto\w+:: {package.__name__}\.(\w+)\b(?!\.)", text))
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
