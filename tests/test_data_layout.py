@@ -166,6 +166,14 @@ def test_a_folder_without_pictures_is_refused_with_what_is_there(tmp_path):
     assert "daisy/a.jpg (empty file)" in refused(tmp_path / "set")
 
 
+def test_a_split_without_pictures_to_train_on_is_refused(tmp_path):
+    class_folders(tmp_path / "set" / "train", {"daisy": 0, "rose": 0})
+    class_folders(tmp_path / "set" / "val", FLOWERS)
+    assert "no pictures to train on" in refused(tmp_path / "set")
+    class_folders(tmp_path / "set" / "train", {"daisy": 3})
+    assert "one class only: 'daisy'" in refused(tmp_path / "set")
+
+
 def test_pictures_beside_the_classes_are_skipped_with_the_reason(tmp_path):
     place = class_folders(tmp_path / "set", FLOWERS)
     (place / "loose.png").write_bytes(encoded(drawn(1), "PNG"))

@@ -197,6 +197,8 @@ def test_a_scan_does_without_its_cache(dirty, tmp_path, monkeypatch, damage):
     else:
         monkeypatch.setenv("FITROOM_NO_CACHE", "1")
     assert images(dirty, image_size=16).summary() == expected
+    if damage == "rubbish":
+        assert database.read_bytes().startswith(b"SQLite")
 
 
 def test_two_scans_at_once_share_a_cache(dirty):

@@ -14,7 +14,7 @@ from fitroom.train.sources.passes import generator
 AHEAD_BYTES = 256 * 1024**2
 """Of batches that are made before they are asked for. One is, however large."""
 
-_MOST_AHEAD = 16
+_MOST_AHEAD = 4
 _PARTS_A_WORKER = 4
 
 

@@ -25,10 +25,10 @@ def not_strict(place: Path, skipped: Sequence[Skipped]) -> InputError:
 
 
 def check_classes(place: Path, layout: Layout, pictures: Sequence[Picture], skipped: Sequence[Skipped]) -> None:
-    """Raise InputError where there is nothing to tell apart."""
+    """Raise InputError where the training pictures leave nothing to tell apart."""
     if not pictures:
         raise InputError(
-            f"None of the {len(skipped)} files in {shown(place)} is a picture that can be used: "
+            f"There are no pictures to train on in {shown(place)}; {_files(len(skipped))} cannot be used: "
             f"{_listed(place, skipped)}."
         )
     classes = {picture.label for picture in pictures}
@@ -77,9 +77,8 @@ def _both_sides(splits: dict[str, list[Picture]]) -> list[str]:
     for name in ("validation", "test"):
         both = sum(picture.digest in trained for picture in splits.get(name, []))
         if both:
-            told.append(
-                f"{both} of the {len(splits[name])} pictures of {name} are in train too: results look better than they are."
-            )
+            said = f"{both} of the {len(splits[name])} pictures of {name} are in train too"
+            told.append(f"{said}: results look better than they are.")
     return told
 
 

@@ -72,7 +72,7 @@ def images(
     if strict and skipped:
         raise not_strict(place, skipped)
     pictures = [picture for split in given.values() for picture in split]
-    check_classes(place, layout, pictures, skipped)
+    check_classes(place, layout, given[None] + given["train"], skipped)
     splits = _splits(given, validation=validation, test=test, seed=seed)
     conflicts = in_two_classes(pictures)
     warnings = [*layout.warnings, *warnings_of(layout, splits, conflicts, settings)]

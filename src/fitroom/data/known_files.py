@@ -34,12 +34,16 @@ class KnownFiles:
         folder = cache_folder()
         if folder is None:
             return
+        file = folder / f"pictures-{_VERSION}.sqlite3"
         with suppress(sqlite3.Error, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(folder / f"pictures-{_VERSION}.sqlite3", timeout=10)
-            self._database.execute(
-                f"CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, {_COLUMNS}) WITHOUT ROWID"
-            )
+            try:
+                self._database = _opened(file)
+            except sqlite3.OperationalError:  # in use, or no place to write
+                raise
+            except sqlite3.DatabaseError:  # no database: something damaged it
+                file.unlink()
+                self._database = _opened(file)
 
     def __enter__(self) -> "KnownFiles":
         return self
@@ -75,6 +79,12 @@ class KnownFiles:
         with suppress(sqlite3.Error), self._database:
             marks = ", ".join("?" for _ in _COLUMNS.split(","))
             self._database.executemany(f"INSERT OR REPLACE INTO files VALUES (?, {marks})", rows)
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(file, timeout=10)
+    database.execute(f"CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, {_COLUMNS}) WITHOUT ROWID")
+    return database
 
 
 def _columns(found: Any) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fitroom.data.scan import Skipped
 from fitroom.data.settings import Settings
 from fitroom.data.split import Picture
+from fitroom.data.walk import shown
 
 if TYPE_CHECKING:
     from fitroom.data.picture_set import PictureSet
@@ -48,6 +49,10 @@ class Pictures:
         """What a user should know, a sentence each."""
         self._splits = splits
 
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name} {sum(counts.values()):,}" for name, counts in self.counts.items())
+        return f"<Pictures of {len(self.classes)} classes in {shown(self.place)}: {numbers}>"
+
     @property
     def train(self) -> "PictureSet":
         """What to train on, in a new order each epoch."""
@@ -74,7 +79,7 @@ class Pictures:
     def summary(self) -> dict[str, Any]:
         """What a report says of the data, as JSON."""
         return {
-            "folder": str(self.place),
+            "folder": shown(self.place),
             "layout": self.layout,
             "seed": self.seed,
             "counts": self.counts,

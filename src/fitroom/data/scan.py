@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fitroom.data.known_files import KnownFiles
+from fitroom.data.walk import shown
+from fitroom.errors import HostMemoryError
 
 if TYPE_CHECKING:
     from fitroom.data.opening import Header
@@ -69,6 +71,10 @@ def look_at(path: Path) -> Seen:
         return Seen(digest, size_bytes, verified(data))
     except BadPictureError as error:
         return Seen(digest, size_bytes, str(error))
+    except MemoryError as error:
+        raise HostMemoryError(
+            f"The host has no memory to look at {shown(path)}.", hint="fewer `workers`, or end what else takes memory"
+        ) from error
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
