@@ -19,6 +19,7 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.estimating.result import Estimate as Estimate
 from fitroom.estimating.timeline import Timeline as Timeline
 from fitroom.recipe import Recipe as Recipe
+from fitroom.remat.value import Remat as Remat
 from fitroom.report.run_record import Run as Run
 from fitroom.report.run_record import open_run as open_run
 from fitroom.train.fit import fit as fit

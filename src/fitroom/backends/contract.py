@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
@@ -112,5 +113,9 @@ class Backend(Protocol):
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory without running it. Raises BackendError where `can_trace` is false."""
 
-    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
-        """Steps of a compiled and built model. `jit` is `jit_compile` where it differs from the model's own."""
+    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
+        """Steps of a compiled and built model.
+
+        `jit` is `jit_compile` where it differs from the model's own; `remat` says which parts of the model are computed
+        again in the backward pass.
+        """

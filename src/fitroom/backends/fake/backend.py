@@ -9,6 +9,7 @@ from fitroom.backends.fake.stepper import FakeStepper
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Timeline
+from fitroom.remat.value import Remat
 
 
 class FakeBackend:
@@ -68,6 +69,6 @@ class FakeBackend:
         """The scripted step at the request's batch size; the model is not looked at."""
         return trace_step(self._timeline, request, capacity_bytes=self._gpu_memory.capacity_bytes)
 
-    def stepper(self, model: Any, *, jit: bool | None) -> FakeStepper:
+    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
         return FakeStepper(self._gpu_memory)

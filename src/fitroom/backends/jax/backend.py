@@ -5,6 +5,7 @@ from typing import Any
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
 from fitroom.backends.jax import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.remat.value import Remat
 
 
 class JaxBackend:
@@ -43,8 +44,8 @@ class JaxBackend:
 
         return trace_step(model, request)
 
-    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
+    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, each one call of one compiled program."""
         from fitroom.backends.jax.stepper import JaxStepper
 
-        return JaxStepper(model, jit=jit)
+        return JaxStepper(model, jit=jit, remat=remat)

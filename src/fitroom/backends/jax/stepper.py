@@ -11,11 +11,14 @@ import numpy as np
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs, programs_of
+from fitroom.backends.jax.remat import recomputed
 from fitroom.backends.jax.room import has_room
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import StateLostError
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch, cut_sizes
 
 StepFunction = Callable[[Any, Any], tuple[Any, Any]]
@@ -25,8 +28,9 @@ StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 class JaxStepper:
     """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
 
-    def __init__(self, model: Any, *, jit: bool | None) -> None:
+    def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
+        self._rematerialisation = Rematerialisation(model, remat, recomputed)
         self.objective = Objective(model)
         self._jit = jit
         self._variables: Groups = ()
@@ -54,8 +58,11 @@ class JaxStepper:
         """One update."""
         self.prepare(batch)
         cut = self._cut(batch, micro_batch, "train_step")
-        step = cut.train if cut else self.model.train_step
-        return self._run(("train", cut and cut.kind), step, self._variables, batch, donated=True)
+        step = self._rematerialisation.of_step(
+            cut.train if cut else self.model.train_step, max(cut.sizes) if cut else batch.size
+        )
+        name = ("train", cut and cut.kind, self._rematerialisation.remat)
+        return self._run(name, step, self._variables, batch, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""

@@ -5,6 +5,7 @@ from typing import Any
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
 from fitroom.backends.tensorflow import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.remat.value import Remat
 
 
 class TensorFlowBackend:
@@ -47,7 +48,7 @@ class TensorFlowBackend:
 
         return trace_step(model, request)
 
-    def stepper(self, model: Any, *, jit: bool | None) -> Stepper:
+    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.stepper import TensorFlowStepper
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.torch import memory, out_of_memory
 from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.remat.value import Remat
 
 if TYPE_CHECKING:
     from fitroom.backends.torch.stepper import TorchStepper
@@ -46,7 +47,7 @@ class TorchBackend:
 
         return trace_step(model, request)
 
-    def stepper(self, model: Any, *, jit: bool | None) -> "TorchStepper":
+    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> "TorchStepper":
         """Steps of a compiled model. They are eager, whatever `jit` says."""
         from fitroom.backends.torch.stepper import TorchStepper
 

@@ -1,0 +1,32 @@
+"""Segments that JAX computes again in the backward pass."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import keras
+
+from fitroom.backends.keras_segment import Run, SegmentVariables
+
+
+def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
+    """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
+
+    The segment becomes a function of its variables' values. What it changes is among what it returns, and takes effect
+    in the scope around it, once: the second run's is never asked for.
+    """
+    given = (*variables.trainable, *variables.non_trainable, *variables.seeds)
+    changed: list[Any] = []
+
+    def segment(values: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        with keras.StatelessScope(state_mapping=list(zip(given, values, strict=True))) as scope:
+            before = [scope.get_current_value(variable) for variable in given]
+            outputs = run(inputs)
+        after = [scope.get_current_value(variable) for variable in given]
+        changed[:] = [variable for variable, old, new in zip(given, before, after, strict=True) if new is not old]
+        return outputs, [new for old, new in zip(before, after, strict=True) if new is not old]
+
+    outputs, new_values = jax.checkpoint(segment)([variable.value for variable in given], list(inputs))
+    for variable, value in zip(changed, new_values, strict=True):
+        variable.assign(value)
+    return list(outputs)

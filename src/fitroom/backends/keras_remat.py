@@ -1,0 +1,60 @@
+"""A model that computes parts of itself again in the backward pass, for the time of a step.
+
+The model stays the user's own: the same layers, variables, names, the same saved file. While a step runs, or is traced
+and compiled, its `call` on the instance is another one; after it, it is as it was.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from fitroom.backends.keras_segment import Recomputed
+from fitroom.backends.keras_segment import SegmentVariables as SegmentVariables
+from fitroom.backends.keras_segmented_call import SegmentedCall
+from fitroom.remat.choice import chosen_segments
+from fitroom.remat.graph import LayerGraph, layer_graph
+from fitroom.remat.value import Remat
+
+Step = Callable[..., Any]
+
+
+class Rematerialisation:
+    """What `Recipe(remat=...)` asks for, carried out on one model with a backend's `recomputed`.
+
+    >>> rematerialisation = Rematerialisation(model, "blocks", recomputed)  # doctest: +SKIP
+    >>> with rematerialisation.during(num_samples=32):  # doctest: +SKIP
+    ...     model.train_on_batch(x, y)
+    """
+
+    def __init__(self, model: Any, remat: str | Remat | None, recomputed: Recomputed) -> None:
+        self._model, self._recomputed = model, recomputed
+        self.remat = None if remat == "none" else remat
+        self._graph: LayerGraph | None = None
+        self._calls: dict[int, SegmentedCall] = {}
+
+    def during(self, num_samples: int) -> AbstractContextManager[None]:
+        """For the time of the block the model runs in segments whenever it is called in training.
+
+        `num_samples` is how many samples are on the device at once: segments chosen for a budget depend on it.
+        """
+        if self.remat is None:
+            return nullcontext()
+        if num_samples not in self._calls:
+            self._graph = self._graph or layer_graph(self._model)
+            segments = chosen_segments(self._graph, self.remat, num_samples)
+            self._calls[num_samples] = SegmentedCall(self._model, self._graph, segments, self._recomputed)
+        return self._calls[num_samples].installed()
+
+    def of_step(self, step: Step, num_samples: int) -> Step:
+        """A step that does what `step` does, with the model running in segments.
+
+        It is another function: what a framework remembers of `step` is not of it.
+        """
+        if self.remat is None:
+            return step
+
+        def in_segments(*arguments: Any) -> Any:
+            with self.during(num_samples):
+                return step(*arguments)
+
+        return in_segments
