@@ -12,8 +12,9 @@ from PIL import Image
 
 import fitroom
 from fitroom.data import images, read_picture, thumbnail
+from fitroom.data.opening import Header
 from fitroom.data.room import Room
-from fitroom.data.scan import scan
+from fitroom.data.scan import look_at, scan
 from sample_pictures import bad, class_folders, drawn, encoded, good_but_odd, huge_png, without_opencv, write_all
 
 
@@ -56,6 +57,23 @@ def test_what_decodes_is_trained_on_whatever_it_is_called_and_the_rest_is_named_
     assert pictures.summary()["skipped"] == len(bad())
 
 
+def test_a_file_damaged_anywhere_is_a_picture_or_has_a_reason(tmp_path):
+    random = np.random.default_rng(0)
+    files = [
+        *good_but_odd().values(),
+        encoded(drawn(5), "AVIF"),
+        encoded(drawn(6), "JPEG2000"),
+        encoded(drawn(7), "PPM"),
+    ]
+    for number in range(300):
+        data = bytearray(files[number % len(files)])
+        for place in random.integers(0, min(len(data), 400), random.integers(1, 12)):
+            data[place] = random.integers(0, 256)
+        (tmp_path / "file").write_bytes(data[: random.integers(1, len(data) + 1)] if number % 3 else data)
+        seen = look_at(tmp_path / "file")
+        assert isinstance(seen.found, Header) or seen.found
+
+
 def test_strict_stops_and_names_the_files(dirty):
     with pytest.raises(
         fitroom.InputError, match=f"{len(bad())} files in .* cannot be used: rose/archive.jpg"
@@ -67,17 +85,26 @@ def test_strict_stops_and_names_the_files(dirty):
 def test_a_pipe_or_a_link_to_nowhere_is_skipped(tmp_path):
     place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
     (place / "rose" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    (place / "rose" / "itself.jpg").symlink_to("itself.jpg")
     os.mkfifo(place / "rose" / "pipe.jpg")
     reasons = {skipped.file.name: skipped.reason for skipped in images(place, image_size=16).skipped}
-    assert reasons == {"gone.jpg": "cannot be read: no such file or directory", "pipe.jpg": "not a file"}
+    assert reasons == {
+        "gone.jpg": "cannot be read: no such file or directory",
+        "itself.jpg": "cannot be read: too many levels of symbolic links",
+        "pipe.jpg": "not a file",
+    }
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_skipped(tmp_path):
     place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
+    class_folders(place / "rose", {"closed": 2})
     (place / "rose" / "000.jpg").chmod(0)
-    [skipped] = images(place, image_size=16).skipped
-    assert skipped.reason == "cannot be read: permission denied"
+    (place / "rose" / "closed").chmod(0)
+    skipped = images(place, image_size=16).skipped
+    (place / "rose" / "closed").chmod(0o755)
+    assert {one.file.name for one in skipped} == {"000.jpg", "closed"}
+    assert {one.reason for one in skipped} == {"cannot be read: permission denied"}
 
 
 def test_every_odd_picture_looks_like_the_one_it_was_made_from(tmp_path, library):

@@ -1,7 +1,7 @@
 """A file opened as a picture, known by its content whatever it is called, and refused before it takes the memory."""
 
 import io
-import struct
+import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -88,21 +88,25 @@ def check_memory(header: Header, scale: int) -> None:
 
 def _recognised(data: bytes) -> Any:
     """What `Image.open` gives, without its limit on pixels: that knows nothing of reduced scale."""
+    broken: Exception | None = None
     for accept, factory in _plugins():
-        if accept is not None and accept(data[:16]) is not True:
-            continue
-        try:
-            return factory(io.BytesIO(data), "")
-        except (SyntaxError, IndexError, TypeError, KeyError, EOFError, struct.error):  # as in Pillow: not of this kind
-            continue
-        except (OSError, ValueError, OverflowError) as error:
-            raise BadPictureError(f"broken: {reason(error)}") from error
-    return None
+        if accept is None or accept(data[:16]) is True:
+            try:
+                return factory(io.BytesIO(data), "")
+            except MemoryError:
+                raise
+            except Exception as error:  # which, is up to the file
+                broken = error
+    if broken is None:
+        return None
+    raise BadPictureError(f"broken: {reason(broken)}") from broken
 
 
 @cache
 def _plugins() -> list[tuple[Any, Any]]:
     Image.init()
+    # What Pillow says of damaged metadata has nothing to do with the pixels. Last in the list: filters of others come first.
+    warnings.filterwarnings("ignore", module=r"PIL\.", append=True)
     return [(Image.OPEN[name][1], Image.OPEN[name][0]) for name in _FORMATS if name in Image.OPEN]
 
 
@@ -115,9 +119,6 @@ def _described(data: bytes) -> str:
             return words
     if data.count(0, 0, 1024) == min(len(data), 1024):
         return "broken: nothing but zeros"
-    for accept, _ in _plugins():
-        if accept is not None and accept(data[:16]) is True:
-            return "broken: its beginning is damaged"
     return "not a picture"
 
 

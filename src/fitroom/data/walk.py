@@ -19,16 +19,20 @@ def is_hidden(name: str) -> bool:
 
 def folders_in(folder: Path) -> list[Path]:
     """The folders directly in a folder, hidden ones left out, by name."""
-    return sorted(Path(entry.path) for entry in os.scandir(folder) if not is_hidden(entry.name) and entry.is_dir())
+    return sorted(Path(entry.path) for entry in os.scandir(folder) if not is_hidden(entry.name) and _is_folder(entry))
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files directly in a folder, hidden ones left out, by name."""
-    return sorted(Path(entry.path) for entry in os.scandir(folder) if not is_hidden(entry.name) and not entry.is_dir())
+    """What else is directly in a folder, hidden files left out, by name."""
+    entries = os.scandir(folder)
+    return sorted(Path(entry.path) for entry in entries if not is_hidden(entry.name) and not _is_folder(entry))
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder and the folders in it, in a fixed order. Links are followed, each folder once."""
+    """All files in a folder and the folders in it, in a fixed order. Links are followed, each folder once.
+
+    A folder that cannot be read is given itself, as a file that cannot be.
+    """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
     while waiting:
@@ -37,8 +41,20 @@ def files_below(folder: Path) -> Iterator[Path]:
         if (known.st_dev, known.st_ino) in seen:  # a link to where we have been
             continue
         seen.add((known.st_dev, known.st_ino))
-        yield from files_in(current)
-        waiting.extend(reversed(folders_in(current)))
+        try:
+            files, folders = files_in(current), folders_in(current)
+        except OSError:
+            yield current
+            continue
+        yield from files
+        waiting.extend(reversed(folders))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def shown(name: str | Path) -> str:
