@@ -82,16 +82,19 @@ def test_strict_stops_and_names_the_files(dirty):
     assert "strict" in caught.value.hint
 
 
-def test_a_pipe_or_a_link_to_nowhere_is_skipped(tmp_path):
+def test_a_pipe_a_link_to_nowhere_or_a_film_is_skipped_unread(tmp_path):
     place = class_folders(tmp_path / "set", {"daisy": 4, "rose": 4})
     (place / "rose" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
     (place / "rose" / "itself.jpg").symlink_to("itself.jpg")
     os.mkfifo(place / "rose" / "pipe.jpg")
+    with open(place / "rose" / "film.mp4", "wb") as file:
+        file.truncate(3 * 1024**3)
     reasons = {skipped.file.name: skipped.reason for skipped in images(place, image_size=16).skipped}
     assert reasons == {
         "gone.jpg": "cannot be read: no such file or directory",
         "itself.jpg": "cannot be read: too many levels of symbolic links",
         "pipe.jpg": "not a file",
+        "film.mp4": "too large: a file of 3.00 GiB",
     }
 
 

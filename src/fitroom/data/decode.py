@@ -13,6 +13,7 @@ from fitroom.data.pixels import pixels
 from fitroom.data.room import Room
 from fitroom.data.settings import Resize
 from fitroom.data.shape import inner_size, square_box
+from fitroom.units import format_bytes
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -31,8 +32,11 @@ def read_bytes(path: Path) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would never end
+            known = os.fstat(handle)
+            if not stat.S_ISREG(known.st_mode):  # a pipe would never end
                 raise BadPictureError("not a file")
+            if known.st_size > LARGEST_BYTES:
+                raise BadPictureError(f"too large: a file of {format_bytes(known.st_size)}")
             return file.read()
     except OSError as error:
         raise BadPictureError(f"cannot be read: {(error.strerror or reason(error)).lower()}") from error

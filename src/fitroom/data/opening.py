@@ -105,7 +105,7 @@ def _recognised(data: bytes) -> Any:
 @cache
 def _plugins() -> list[tuple[Any, Any]]:
     Image.init()
-    # What Pillow says of damaged metadata has nothing to do with the pixels. Last in the list: filters of others come first.
+    # What Pillow says of damaged metadata is not about pixels. At the end of the list: filters of others come first.
     warnings.filterwarnings("ignore", module=r"PIL\.", append=True)
     return [(Image.OPEN[name][1], Image.OPEN[name][0]) for name in _FORMATS if name in Image.OPEN]
 
