@@ -14,11 +14,11 @@ from fitroom.train.run.durable import save_whole
 
 @contextmanager
 def for_anybody(network: Network, num_classes: int) -> Iterator[Any]:
-    """The model in float32, all of it trainable, with a loss that Keras has and an optimizer that has done nothing."""
+    """The model in float32, all of it trainable, compiled with what Keras has itself and no memory of this training."""
     model = network.model
     model.trainable = True
     loss = loss_of(gives_probabilities=network.gives_probabilities, smoothing=0.0)
-    model.compile("adam", loss, metrics=metrics_of(num_classes))
+    model.compile("sgd", loss, metrics=metrics_of(num_classes))
     with in_precision(model, "float32"):
         yield model
 

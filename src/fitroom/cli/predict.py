@@ -71,10 +71,13 @@ def command(
 def _print(predictions: Sequence[dict[str, Any]]) -> None:
     """A line a picture, in columns."""
     rows = [
-        [one["file"], *(f"{name} {100 * probability:.1f} %" for name, probability in one["top"])] for one in predictions
+        [one["file"], *(cell for name, probability in one["top"] for cell in (name, f"{100 * probability:.1f} %"))]
+        for one in predictions
     ]
-    if not rows:
-        return
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        padded = [
+            cell.rjust(width) if cell.endswith(" %") else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        click.echo("  ".join(padded).rstrip())

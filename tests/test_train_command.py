@@ -1,0 +1,255 @@
+"""`fitroom train` as it is typed: real JPEG files, real frameworks, real kills; small models."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from picture_runs import LEARNS, TRAIN, environment, fitroom, make_pictures, read, stopped
+from test_backend_contract import needs
+
+LOADS = """
+import sys
+import keras, numpy as np
+from PIL import Image
+model = keras.saving.load_model(sys.argv[1])
+picture = np.asarray(Image.open(sys.argv[2]).resize((32, 32)))
+found = model.predict(picture[None], verbose=0)
+assert abs(found.sum() - 1) < 1e-5, found
+assert {layer.dtype_policy.name for layer in model.layers} == {"float32"}
+assert not any(name.startswith("fitroom") for name in sys.modules)
+print(int(found.argmax()), found.shape)
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return make_pictures(tmp_path_factory.mktemp("train"))
+
+
+def weights_of(run: Path) -> str:
+    """What a `.keras` file holds of weights, whatever day it was written on."""
+    import h5py
+
+    digest = sha256()
+    with zipfile.ZipFile(run / "model.keras") as archive, archive.open("model.weights.h5") as file:
+        h5py.File(file).visititems(lambda name, value: digest.update(name.encode()) or _add(digest, value))
+    return digest.hexdigest()
+
+
+def _add(digest, value):
+    if hasattr(value, "shape"):
+        digest.update(value[()].tobytes())
+
+
+def without_times(run: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (run / "readings.jsonl").read_text().splitlines()]
+    return [{key: line[key] for key in ("epoch", "batch", "update")} for line in lines if line["batch"] == 6]
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, place):
+    needs(backend)
+    run = place / "runs" / f"whole-{backend}"
+    flags = {
+        "jax": ("--label-smoothing", "0.1", "--class-weight", "balanced", "--test", "0.2", "--json"),
+        "tensorflow": ("--budget", "300MiB"),
+        "torch": ("--micro-batch", "5", "--optimizer", "adamw", "--precision", "mixed_bfloat16"),
+    }[backend]
+    done = fitroom(place, *TRAIN, *LEARNS, *flags, "--run-dir", str(run), backend=backend)
+    assert done.returncode == 0, done.stderr
+    job, results = read(run / "job.json"), read(run / "results.json")
+    assert (job["backend"], job["device"], job["image_size"]) == (backend, "CPU", 32)
+    assert job["classes"] == results["classes"] == ["blue", "green", "red"]
+    assert job["data"]["skipped"] == 1
+    assert "broken.jpg" in (run / "skipped.jsonl").read_text()
+    assert results["metrics"]["accuracy"] > 0.8
+    assert sum(map(sum, results["confusion"])) == sum(job["data"]["counts"][results["split"]].values())
+    assert results["samples"][0]["thumbnail"].startswith("data:image/jpeg")
+    assert "whole-" + backend in (run / "report.html").read_text()
+    assert len(read(run / "history.json")["val_accuracy"]) == 4
+    if backend == "jax":
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert {"began", "said", "reading", "epoch", "ended"} <= {line["event"] for line in lines}
+        assert lines[-1]["model"] == str(run / "model.keras")
+        assert results["split"] == "test"
+    if backend == "tensorflow":
+        # The budget is a real limit of TensorFlow's allocator, and the estimate says that a whole batch fits.
+        assert job["budget"] == {"bytes": 300 * 2**20, "source": "given"}
+        assert job["recipe"]["micro_batch"] is None
+        assert read(run / "estimate.json")["fits"]
+        assert "limit_bytes" in (run / "readings.jsonl").read_text()
+    if backend == "torch":
+        assert job["recipe"] == {"batch_size": 8, "micro_batch": 5, "precision": "mixed_bfloat16", "jit": None}
+    if backend != "jax":
+        assert done.stdout.splitlines()[1] == f"model     {run / 'model.keras'}"
+        noise = [line for line in done.stderr.splitlines() if re.search("oneDNN|WARNING|I0000|plugin|Traceback", line)]
+        assert noise == []
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOADS, str(run / "model.keras"), str(place / "pictures" / "green" / "03.jpg")],
+        env=environment(backend),
+        capture_output=True,
+        text=True,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.split()[0] == "1"
+
+
+def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place):
+    """The head alone for two epochs, then all of it: a kill in each, and the command line goes on by itself."""
+    needs("jax")
+    command = (*TRAIN, "--epochs", "5", "--learning-rate", "0.02", "--unfreeze-after", "2", "--early-stopping", "4")
+    undisturbed, killed = place / "runs" / "undisturbed", place / "runs" / "killed"
+    assert fitroom(place, *command, "--run-dir", str(undisturbed)).returncode == 0
+
+    def epochs(number):
+        history = killed / "history.json"
+        return lambda: history.exists() and len(read(history)["loss"]) >= number
+
+    code, _ = stopped(place, *command, "--run-dir", str(killed), when=epochs(1), by=signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    code, said = stopped(place, "train", "--resume", when=epochs(4), by=signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert f"going on with {Path('runs/killed')}" in said
+    done = fitroom(place, *command, "--run-dir", "runs/killed")
+    assert done.returncode == 0, done.stderr
+    assert weights_of(killed) == weights_of(undisturbed)
+    assert read(killed / "history.json") == read(undisturbed / "history.json")
+    assert read(killed / "results.json") == read(undisturbed / "results.json")
+    assert without_times(killed) == without_times(undisturbed)
+    trained = read(undisturbed / "run.json")["model"]["variables"]
+    assert [line.endswith("not trainable") for line in trained[:6]] == [False, False, True, True, True, True]
+
+    again = fitroom(place, *command, "--run-dir", "runs/killed")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (
+        0,
+        "The run in runs/killed is finished: there is nothing left to train.",
+    )
+    other = fitroom(place, *command, "--run-dir", "runs/killed", "--batch-size", "16", "--no-augment")
+    assert other.returncode == 1
+    assert "begun with --batch-size 8, --augment; now it is --batch-size 16, --no-augment" in other.stderr
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
+    needs("torch")
+    run = place / "runs" / "stopped"
+    command = (*TRAIN, *LEARNS, "--run-dir", str(run))
+    code, said = stopped(place, *command, when=(run / "history.json").exists, by=signal.SIGINT, backend="torch")
+    assert code == 130
+    assert f"to go on: fitroom train --resume --run-dir {run}" in said
+    assert (run / "report.html").exists()
+    refused = fitroom(place, "predict", str(run), "pictures/red/00.jpg", backend="torch")
+    assert refused.returncode == 1
+    assert "not finished" in refused.stderr
+    done = fitroom(place, "train", "--resume", "--run-dir", str(run), backend="torch")
+    assert done.returncode == 0, done.stderr
+    assert len(read(run / "history.json")["loss"]) == 4
+
+
+def test_predict_names_classes_and_skips_what_is_no_picture(place):
+    needs("jax")
+    run = place / "runs" / "whole-jax"
+    if not (run / "model.keras").exists():
+        assert fitroom(place, *TRAIN, *LEARNS, "--run-dir", str(run)).returncode == 0
+    done = fitroom(place, "predict", str(run), "pictures/red", "pictures/blue/01.jpg", "--top", "2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 19
+    assert re.fullmatch(r"pictures/red/00.jpg   red +\d+\.\d %  \w+ +\d+\.\d %", lines[0])
+    assert lines[-1].startswith("pictures/blue/01.jpg  blue")
+    assert "broken.jpg" in done.stderr
+    as_json = fitroom(
+        place, "predict", str(run / "model.keras"), "pictures/green/00.jpg", "--json", "--batch-size", "1"
+    )
+    found = json.loads(as_json.stdout)["predictions"][0]
+    assert found["top"][0][0] == "green"
+    assert sum(probability for _, probability in found["top"]) == pytest.approx(1, abs=1e-4)
+    none = fitroom(place, "predict", str(run), "tiny.py")
+    assert (none.returncode, none.stdout) == (1, "")
+    assert "None of the 1 files" in none.stderr
+
+
+def test_report_is_made_anew_and_its_path_printed(place):
+    needs("jax")
+    run = place / "runs" / "whole-jax"
+    if not (run / "run.json").exists():
+        pytest.skip("made by another test")
+    (run / "report.html").unlink(missing_ok=True)
+    done = fitroom(place, "report", "runs/whole-jax")
+    assert (done.returncode, done.stdout) == (0, f"{Path('runs/whole-jax/report.html')}\n")
+    assert (run / "report.html").exists()
+    refused = fitroom(place, "report", "pictures")
+    assert refused.returncode == 1
+    assert "There is no run in pictures" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["train"], 2, "Which FOLDER"),
+        (["train", "nowhere"], 1, "There is no folder 'nowhere'"),
+        (["train", "pictures", "--precision", "float8"], 1, "Unknown precision"),
+        (["train", "pictures", "--budget", "plenty"], 1, "A budget must be a size or the name of a card"),
+        (["train", "pictures", "--gpu", "RTX 3600"], 1, "RTX 3060"),
+        (["train", "pictures", "--epochs", "3", "--unfreeze-after", "3"], 1, "--unfreeze-after must come before"),
+        (["train", "pictures", "--run-dir", "pictures"], 1, "must be a new or empty folder"),
+        (["train", "--resume", "--run-dir", "pictures"], 1, "There is no run of `fitroom train` in pictures"),
+        (["predict", "nowhere", "pictures"], 1, "There is no 'nowhere'"),
+        (["predict", "pictures", "nowhere.jpg"], 1, "There is no file 'nowhere.jpg'"),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_slow_begins(place, arguments, code, said):
+    program = (
+        "import sys; from fitroom.cli.main import main\n"
+        "try: main()\n"
+        "finally: assert 'keras' not in sys.modules, 'a framework was imported'"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=place, env=environment("jax"), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert said in done.stderr
+    assert "hint:" in done.stderr or code == 2
+
+
+def test_weights_that_cannot_be_downloaded_leave_two_ways_out(place):
+    needs("jax")
+    unreachable = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "KERAS_HOME": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-m", "fitroom", "train", "pictures", "--model", "mobilenetv2", "--image-size", "32"],
+        cwd=place,
+        env=environment("jax") | unreachable,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "The ImageNet weights of MobileNetV2 could not be downloaded" in done.stderr
+    assert "--weights none" in done.stderr
+    assert "--weights FILE" in done.stderr
+    assert not (place / "runs" / "pictures-mobilenetv2").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("fitroom tr", "train"), ("fitroom train --model xc", "xception"), ("fitroom train --gpu rtx-30", "rtx-3060")],
+)
+def test_the_shell_completes_commands_models_and_cards(typed, offered):
+    words = typed.split()
+    asked = {"_FITROOM_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    program = "from fitroom.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | asked, capture_output=True, text=True)
+    assert offered in [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_the_completion_of_bash_is_printed(place):
+    done = fitroom(place, "completion", "bash")
+    assert done.returncode == 0
+    assert "_FITROOM_COMPLETE=bash_complete" in done.stdout
