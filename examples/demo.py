@@ -46,6 +46,7 @@ def main() -> None:
     call("python", EXAMPLES / "drawn_flowers.py", pictures, "--count", count)
 
     say(f"2. Plain Keras on a device with {LIMIT_MIB} MiB: batches of {BATCH_SIZE} pictures do not fit")
+    console.print("(TensorFlow waits ten seconds for memory to come back before it says so.)", style="dim")
     console.print("export " + " ".join(f"{name}={value}" for name, value in LIMITED.items()), style="dim")
     os.environ |= LIMITED
     call_in_vain("python", EXAMPLES / "plain_keras.py", pictures)
@@ -75,7 +76,8 @@ def say(title: str) -> None:
 
 def call(*command: object) -> None:
     """Show a command, and run it."""
-    subprocess.run(_shown(command), check=True)
+    if status := subprocess.run(_shown(command)).returncode:
+        sys.exit(f"This was to work, and ended with exit code {status}.")
 
 
 def call_in_vain(*command: object) -> None:
