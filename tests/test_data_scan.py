@@ -57,6 +57,7 @@ def test_what_decodes_is_trained_on_whatever_it_is_called_and_the_rest_is_named_
     assert pictures.summary()["skipped"] == len(bad())
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_a_file_damaged_anywhere_is_a_picture_or_has_a_reason(tmp_path):
     random = np.random.default_rng(0)
     files = [
@@ -75,9 +76,7 @@ def test_a_file_damaged_anywhere_is_a_picture_or_has_a_reason(tmp_path):
 
 
 def test_strict_stops_and_names_the_files(dirty):
-    with pytest.raises(
-        fitroom.InputError, match=f"{len(bad())} files in .* cannot be used: rose/archive.jpg"
-    ) as caught:
+    with pytest.raises(fitroom.InputError, match=rf"{len(bad())} files cannot be used: rose/archive.jpg") as caught:
         images(dirty, image_size=16, strict=True)
     assert "strict" in caught.value.hint
 

@@ -44,37 +44,26 @@ def read_bytes(path: Path) -> bytes:
 
 def verified(data: bytes) -> Header:
     """The header of a picture that decodes to its end: a JPEG at an eighth of its scale, which reads all of it too."""
-    header = opened(data)[1]
-    image_of(data, 1, "crop")
+    image, header = opened(data)
+    _made(image, header, 1, "crop")
     return header
 
 
 def decoded(data: bytes, header: Header, image_size: int, resize: Resize) -> Any:
     """A verified picture as an array, uint8 (image_size, image_size, 3). Raises BadPictureError."""
     scale = check_fits(header, image_size, resize)
-    if header.is_jpeg and header.mode in ("RGB", "L") and header.orientation not in _TURNS:
+    if header.is_jpeg and header.mode in ("RGB", "L"):
         with _ROOM.lent(header.memory_bytes(scale)):
             found = pixels().jpeg(data, scale, image_size, resize)
         if found is not None:
-            return found
+            turn = _TURNS.get(header.orientation)
+            return found if turn is None else np.asarray(Image.fromarray(found).transpose(turn))
     return np.asarray(image_of(data, image_size, resize))
 
 
 def image_of(data: bytes, image_size: int, resize: Resize) -> Any:
     """A file's content as a Pillow image of mode RGB and of the size asked for. Raises BadPictureError."""
-    image, header = opened(data)
-    scale = check_fits(header, image_size, resize)
-    with _ROOM.lent(header.memory_bytes(scale)):
-        try:
-            if scale > 1:
-                image.draft(None, (header.width // scale, header.height // scale))
-            resized = fitted(image, image_size, resize)
-            turn = _TURNS.get(orientation_of(image))
-            return resized if turn is None else resized.transpose(turn)
-        except MemoryError:
-            raise
-        except Exception as error:  # a broken file may fail anywhere in a decoder, with any error
-            raise BadPictureError(f"broken: {reason(error)}") from error
+    return _made(*opened(data), image_size, resize)
 
 
 def check_fits(header: Header, image_size: int, resize: Resize) -> int:
@@ -86,7 +75,22 @@ def check_fits(header: Header, image_size: int, resize: Resize) -> int:
     return scale
 
 
-def fitted(image: Any, image_size: int, resize: Resize) -> Any:
+def _made(image: Any, header: Header, image_size: int, resize: Resize) -> Any:
+    scale = check_fits(header, image_size, resize)
+    with _ROOM.lent(header.memory_bytes(scale)):
+        try:
+            if scale > 1:
+                image.draft(None, (header.width // scale, header.height // scale))
+            resized = _fitted(image, image_size, resize)
+            turn = _TURNS.get(orientation_of(image))
+            return resized if turn is None else resized.transpose(turn)
+        except MemoryError:
+            raise
+        except Exception as error:  # a broken file may fail anywhere in a decoder, with any error
+            raise BadPictureError(f"broken: {reason(error)}") from error
+
+
+def _fitted(image: Any, image_size: int, resize: Resize) -> Any:
     """A decoded picture brought to a square in RGB: its middle, all of it on black, or all of it out of shape."""
     image = _resizable(image)
     width, height = image.size

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fitroom.data.layout import Layout
-from fitroom.data.scan import Skipped
 from fitroom.data.settings import Settings
+from fitroom.data.skipped import Skipped, listed
 from fitroom.data.split import Picture
 from fitroom.data.walk import folders_in, shown
 from fitroom.environment import cache_folder
@@ -19,7 +19,7 @@ _SHOWN = 5
 def not_strict(place: Path, skipped: Sequence[Skipped]) -> InputError:
     """The error of a strict scan, naming the bad files."""
     return InputError(
-        f"{_files(len(skipped))} in {shown(place)} cannot be used: {_listed(place, skipped)}.",
+        f"In {shown(place)} {listed(place, skipped)}.",
         hint="remove or repair them, or leave `strict` out to train on the rest",
     )
 
@@ -28,8 +28,8 @@ def check_classes(place: Path, layout: Layout, pictures: Sequence[Picture], skip
     """Raise InputError where the training pictures leave nothing to tell apart."""
     if not pictures:
         raise InputError(
-            f"There are no pictures to train on in {shown(place)}; {_files(len(skipped))} cannot be used: "
-            f"{_listed(place, skipped)}."
+            f"There are no pictures to train on in {shown(place)}; {listed(place, skipped)}.",
+            hint="look at one of them with a viewer of pictures",
         )
     classes = {picture.label for picture in pictures}
     if len(classes) > 1:
@@ -97,16 +97,3 @@ def _too_small(settings: Settings, num_pictures: int) -> list[str]:
 def _classes(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{'class' if len(names) == 1 else 'classes'} {', '.join(names[:_SHOWN])}{more}"
-
-
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number:,} files"
-
-
-def _listed(place: Path, skipped: Sequence[Skipped]) -> str:
-    named = []
-    for one in skipped[:_SHOWN]:
-        path = one.file.relative_to(place) if one.file.is_relative_to(place) else one.file
-        named.append(f"{shown(path)} ({one.reason})")
-    more = f"; and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-    return "; ".join(named) + more

@@ -10,8 +10,9 @@ from fitroom.data.findings import check_classes, not_strict, warnings_of
 from fitroom.data.host import available_bytes
 from fitroom.data.layout import layout_of
 from fitroom.data.pictures import Pictures
-from fitroom.data.scan import Progress, Seen, Skipped, scan
+from fitroom.data.scan import Progress, Seen, scan
 from fitroom.data.settings import Settings, check_share, usual_workers
+from fitroom.data.skipped import Skipped
 from fitroom.data.split import Picture, assigned, in_two_classes, num_duplicates
 from fitroom.units import parse_bytes
 
@@ -60,7 +61,7 @@ def images(
     place = Path(folder)
     layout = layout_of(place)
     seen = scan([candidate.path for candidate in layout.candidates], workers=settings.workers, progress=progress)
-    skipped = [Skipped(path, reason) for path, reason in layout.skipped]
+    skipped = list(layout.skipped)
     given: dict[str | None, list[Picture]] = defaultdict(list)
     for candidate, look in zip(layout.candidates, seen, strict=True):
         found = _usable(look, settings)

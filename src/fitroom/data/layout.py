@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fitroom.data.skipped import Skipped, listed
 from fitroom.data.table import read_table
 from fitroom.data.walk import files_below, files_in, folders_in, shown
 from fitroom.errors import InputError
@@ -43,7 +44,7 @@ class Layout:
     named_classes: list[str]
     """Every class that has a name, with or without pictures."""
 
-    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -101,7 +102,7 @@ def _class_folders(place: Path, split: str | None = None) -> Layout:
         words="a folder per class",
         candidates=candidates,
         named_classes=sorted(set(names)),
-        skipped=[(path, "not in the folder of a class") for path in loose],
+        skipped=[Skipped(path, "not in the folder of a class") for path in loose],
     )
 
 
@@ -111,9 +112,7 @@ def _names(candidates: list[Candidate]) -> list[str]:
 
 def _no_pictures(place: Path, found: Layout) -> InputError:
     if found.skipped:
-        paths = ", ".join(f"{shown(path.name)} ({reason})" for path, reason in found.skipped[:3])
-        more = f" and {len(found.skipped) - 3} more" if len(found.skipped) > 3 else ""
-        said = f"{len(found.skipped)} files that cannot be used: {paths}{more}"
+        said = listed(place, found.skipped)
     elif found.named_classes:
         said = f"folders without files: {', '.join(found.named_classes[:5])}"
     else:

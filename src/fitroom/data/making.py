@@ -11,8 +11,8 @@ from fitroom.data.kept import InMemory, Kept, OnDisk
 from fitroom.data.picture_set import PictureSet
 from fitroom.data.pixels import pixels
 from fitroom.data.reader import Reader
-from fitroom.data.scan import Skipped
 from fitroom.data.settings import Settings
+from fitroom.data.skipped import Skipped
 from fitroom.data.split import Picture
 from fitroom.environment import cache_folder
 

@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fitroom.data.scan import Skipped
 from fitroom.data.settings import Settings
+from fitroom.data.skipped import Skipped
 from fitroom.data.split import Picture
 from fitroom.data.walk import shown
 

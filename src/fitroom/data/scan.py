@@ -22,14 +22,6 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """A file that is left out, and why."""
-
-    file: Path
-    reason: str
-
-
-@dataclass(frozen=True)
 class Seen:
     """What a look at a file gave."""
 

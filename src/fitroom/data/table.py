@@ -4,6 +4,7 @@ import csv
 import io
 from pathlib import Path
 
+from fitroom.data.skipped import Skipped
 from fitroom.data.walk import shown
 from fitroom.errors import InputError
 
@@ -11,8 +12,8 @@ _PATH_WORDS = {"path", "file", "filename", "file_name", "filepath", "file_path",
 _LABEL_WORDS = {"label", "class", "category", "target", "class_name", "label_name"}
 
 
-def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
-    """(path, label) of every row, and (path, reason) of those whose file is not there.
+def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[Skipped]]:
+    """(path, label) of every row whose file is there, and the others.
 
     Paths are relative to the CSV file. A first row of names is recognised; with one there may be other columns.
     """
@@ -23,7 +24,7 @@ def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[tuple[Path, str
     if columns is not None:
         rows = rows[1:]
     lines: dict[Path, tuple[int, str]] = {}
-    missing: list[tuple[Path, str]] = []
+    missing: list[Skipped] = []
     for number, cells in rows:
         path, label = _cells(file, number, cells, columns)
         if path in lines and lines[path][1] != label:
@@ -36,8 +37,8 @@ def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[tuple[Path, str
             continue
         lines[path] = (number, label)
         if not path.exists():
-            missing.append((path, f"no such file (line {number} of {shown(file.name)})"))
-    gone = {path for path, _ in missing}
+            missing.append(Skipped(path, f"no such file (line {number} of {shown(file.name)})"))
+    gone = {one.file for one in missing}
     return [(path, label) for path, (_, label) in lines.items() if path not in gone], missing
 
 
