@@ -51,4 +51,4 @@ class TorchBackend:
         """Steps of a compiled model. They are eager, whatever `jit` says."""
         from fitroom.backends.torch.stepper import TorchStepper
 
-        return TorchStepper(model)
+        return TorchStepper(model, remat=remat)

@@ -8,10 +8,13 @@ import keras
 import torch
 
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.torch.parts import Parts
+from fitroom.backends.torch.remat import recomputed
 from fitroom.backends.torch.rollback import Rollback
 from fitroom.backends.torch.transfer import on_device, pinned
 from fitroom.errors import ModelError
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 
@@ -22,8 +25,11 @@ class TorchStepper:
     no place at which an update could be made safe.
     """
 
-    def __init__(self, model: Any, *, put: Callable[[Batch], Batch] = on_device) -> None:
+    def __init__(
+        self, model: Any, *, put: Callable[[Batch], Batch] = on_device, remat: str | Remat | None = None
+    ) -> None:
         self.model = model
+        self._rematerialisation = Rematerialisation(model, remat, recomputed)
         self.objective = Objective(model)
         self._put = put
         """Brings a batch, or a part of one, to the device."""
@@ -48,7 +54,8 @@ class TorchStepper:
         """One update from a batch that is cut already."""
         rollback = self._prepared(parts[0])
         self._switch(training=True)
-        with rollback.all_or_nothing() as before:
+        in_segments = self._rematerialisation.during(max(part.size for part in parts))
+        with rollback.all_or_nothing() as before, in_segments:
             if len(parts) > 1:
                 rollback.drop_gradients()
                 logs = self._cut.run(parts, before, training=True)
