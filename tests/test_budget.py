@@ -106,7 +106,7 @@ class FakeNvml(ModuleType):
         return SimpleNamespace(total=gpu.total, used=gpu.used)
 
     def nvmlDeviceGetCudaComputeCapability(self, gpu: SimpleNamespace) -> tuple[int, int]:  # noqa: N802
-        return (8, 6)
+        return (7, 5)
 
     def nvmlDeviceGetComputeRunningProcesses(self, gpu: SimpleNamespace) -> list[SimpleNamespace]:  # noqa: N802
         if gpu.processes is None:
@@ -145,7 +145,9 @@ def test_the_live_budget_without_a_gpu_says_what_to_give_instead(driver, value: 
 
 def test_the_live_budget_leaves_what_others_use(driver):
     fake = driver(fake_gpu("Tesla T4", "GPU-a"))
-    assert live_gpus() == (LiveGpu(index=0, name="Tesla T4", memory_bytes=16 * GIB, used_bytes=GIB),)
+    assert live_gpus() == (
+        LiveGpu(index=0, name="Tesla T4", memory_bytes=16 * GIB, used_bytes=GIB, compute_capability=(7, 5)),
+    )
     budget = Budget.of("live", backend="jax")
     assert budget.bytes == 15 * GIB - context_bytes(find_card("T4"), "jax")
     assert "Tesla T4" in budget.source
