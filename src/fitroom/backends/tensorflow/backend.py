@@ -52,4 +52,4 @@ class TensorFlowBackend:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.stepper import TensorFlowStepper
 
-        return TensorFlowStepper(model, jit=jit)
+        return TensorFlowStepper(model, jit=jit, remat=remat)

@@ -8,15 +8,21 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.tensorflow.functions import StepFunctions
 from fitroom.backends.tensorflow.host import as_tensors, cut, is_of_arrays
 from fitroom.backends.tensorflow.program import Program
+from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.backends.tensorflow.transaction import Transaction
 from fitroom.errors import ModelError
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 SMALL_BYTES = 16 * 2**20
 """As much may lie twice on the device during a step: Keras's own, in which old weights are held beside activations."""
+
+_TRAINING = ("train_step", "gradients", "part")
+"""Functions that run the model in training."""
 
 
 class TensorFlowStepper:
@@ -26,12 +32,15 @@ class TensorFlowStepper:
     nothing can run out of memory later.
     """
 
-    def __init__(self, model: Any, *, jit: bool | None) -> None:
+    def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
+        self._rematerialisation = Rematerialisation(model, remat, recomputed)
         self.objective = Objective(model)
         self._functions = StepFunctions(model, self.objective)
         self._jit = jit
         self._programs: dict[tuple[str, bool], Program] = {}
+        self._most_samples = 0
+        """At once in training so far: programs may be for any number."""
         self._is_prepared = False
         self._changed_bytes = 0
         self._updates_in_place = False
@@ -53,6 +62,7 @@ class TensorFlowStepper:
         if self._is_kerass("train_step") and is_of_arrays(batch):
             self.model._symbolic_build(data_batch=batch.data())  # no public name
         else:
+            self._most_samples = batch.size
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
@@ -61,6 +71,7 @@ class TensorFlowStepper:
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
+        self._most_samples = max(self._most_samples, min(micro_batch, batch.size))
         with Transaction() as transaction:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
@@ -101,6 +112,7 @@ class TensorFlowStepper:
     def forget(self) -> None:
         """Drop compiled programs. Gradients live between them only, while a step runs."""
         self._programs.clear()
+        self._most_samples = 0
         self._updates_in_place = False
 
     def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
@@ -146,7 +158,7 @@ class TensorFlowStepper:
 
     def _function(self, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self.model if name.endswith("_step") else self._functions, name)
-        return function
+        return self._rematerialisation.of_step(function, self._most_samples) if name in _TRAINING else function
 
     def _all_variables(self) -> list[Any]:
         return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]

@@ -4,16 +4,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import keras
 import torch
 from keras.src.backend.common import global_state  # no public name leads to what Keras knows of the call under way
 from torch.utils.checkpoint import checkpoint
 
+from fitroom.backends.keras_held_back import HeldBack
 from fitroom.backends.keras_segment import Run, SegmentVariables
 from fitroom.backends.torch.snapshot import Snapshot
 
-_KERAS_SEED = "global_seed_generator"
-_OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", _KERAS_SEED)
+_OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
 """What Keras keeps for each thread and a layer may ask for while it is called."""
 
 
@@ -24,40 +23,39 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     """
     if not torch.is_grad_enabled():
         return run(inputs)
-    call = {name: global_state.get_global_attribute(name) for name in _OF_A_CALL}
-    seed = [call[_KERAS_SEED].state] if call[_KERAS_SEED] else []
-    changes: _Changes | None = None
+    call: dict[str, Any] = {}
+    before: list[tuple[Any, Any]] = []
 
     def segment(*tensors: Any) -> list[Any]:
-        nonlocal changes
-        if changes is not None:
-            with _within(call), keras.StatelessScope(changes.undone, initialize_variables=False):
+        if call:
+            with _within(call), HeldBack(before):
                 return run(tensors)
-        with keras.StatelessScope(initialize_variables=False) as scope:
+        with HeldBack() as scope:
             outputs = run(tensors)
-        changes = _Changes((*variables.non_trainable, *variables.seeds, *seed), scope)
+        before.extend(_carried_out(scope.changes))
+        call.update(_what_keras_knows())
         return outputs
 
     # To stop early it would raise an error through Keras, which dresses up each with what the layers were given.
     return list(checkpoint(segment, *inputs, use_reentrant=False, early_stop=False))
 
 
-class _Changes:
-    """What the first run changed: carried out, with the values of before kept for the second."""
+def _carried_out(changes: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Give the variables their new values; those of before are returned."""
+    old = Snapshot([variable._value for variable, _ in changes])
+    if changes:
+        torch._foreach_copy_(old.tensors, [value.detach() for _, value in changes])
+    return zip((variable for variable, _ in changes), old.copies, strict=True)
 
-    def __init__(self, variables: Sequence[Any], scope: Any) -> None:
-        new = [(variable, scope.get_current_value(variable)) for variable in variables]
-        changed = [(variable, value.detach()) for variable, value in new if value is not None]
-        before = Snapshot([variable._value for variable, _ in changed])
-        if changed:
-            torch._foreach_copy_(before.tensors, [value for _, value in changed])
-        self.undone = [(variable, copy) for (variable, _), copy in zip(changed, before.copies, strict=True)]
+
+def _what_keras_knows() -> dict[str, Any]:
+    return {name: global_state.get_global_attribute(name) for name in _OF_A_CALL}
 
 
 @contextmanager
 def _within(call: dict[str, Any]) -> Iterator[None]:
     """Let Keras know of a call in this thread too: on a card the backward pass has one of its own."""
-    own = {name: global_state.get_global_attribute(name) for name in call}
+    own = _what_keras_knows()
     for name, value in call.items():
         global_state.set_global_attribute(name, value)
     try:
