@@ -40,7 +40,7 @@ class TrainJob:
             from fitroom.classify.evaluation import evaluate_and_publish
             from fitroom.classify.training import train
 
-            peak_bytes = train(prepared, view)
+            train(prepared, view)
             results = evaluate_and_publish(prepared, view)
         finally:
             report = self._report(view)
@@ -50,7 +50,7 @@ class TrainJob:
             "epochs": records.epochs_done(self.folder),
             "split": results["split"],
             "metrics": results["metrics"],
-            "peak_bytes": peak_bytes,
+            "peak_bytes": records.peak_bytes(self.folder),
             "run_dir": str(self.folder),
             "model": str(self.folder / records.MODEL_FILE),
             "report": report,

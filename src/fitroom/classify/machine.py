@@ -18,6 +18,9 @@ from fitroom.watch.nvml import LiveGpu, live_gpus
 
 Say = Callable[[str], None]
 
+_SLACK_BYTES = 2**20
+"""Limits are set in parts of a card or in whole mebibytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -55,7 +58,7 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     with suppress(FitroomError):  # no card, or one that is full
         free = Budget.of(None, backend=name)
     with silenced() as held:
-        why_no_limit = limit_memory(name, asked.bytes) if asked else None
+        why_not = limit_memory(name, asked.bytes) if asked else None
         loaded = current_backend()
         device = loaded.devices()[0]
         limit_bytes = loaded.read_memory(device).limit_bytes
@@ -71,8 +74,9 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     if note := device_note(loaded):
         said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
         say(f"warning: {note}{said}")
-    if asked and why_no_limit:
-        say(f"the budget of {format_bytes(asked.bytes)} is kept to, but not enforced: {why_no_limit}")
+    if asked and (why_not or (limit_bytes or 0) > asked.bytes + _SLACK_BYTES):
+        why_not = why_not or f"{backend_name(name)} took {format_bytes(limit_bytes)} all the same"
+        say(f"the budget of {format_bytes(asked.bytes)} is planned with, but not enforced: {why_not}")
     return machine
 
 

@@ -8,11 +8,12 @@ from fitroom.classify.options import difference
 from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
 from fitroom.train.run.durable import write_json, written_whole
-from fitroom.train.run.json_lines import finite
+from fitroom.train.run.json_lines import finite, read_lines
 from fitroom.train.run.place import JOB_FILE
 
 FORMAT = 1
 RESULTS_FILE, MODEL_FILE, ESTIMATE_FILE, SKIPPED_FILE = "results.json", "model.keras", "estimate.json", "skipped.jsonl"
+READINGS_FILE = "readings.jsonl"
 
 
 def read_job(folder: Path) -> dict[str, Any] | None:
@@ -79,6 +80,12 @@ def write_skipped(folder: Path, skipped: list[Any]) -> None:
 def write_results(folder: Path, results: dict[str, Any]) -> None:
     """Write `results.json`."""
     write_json(folder / RESULTS_FILE, finite(results))
+
+
+def peak_bytes(folder: Path) -> int | None:
+    """The most memory that a reading found in use at once, if anything was counted."""
+    found = [line.get("peak_bytes") or 0 for line in read_lines(folder / READINGS_FILE)]
+    return max(found, default=0) or None
 
 
 def epochs_done(folder: Path) -> int | None:

@@ -18,8 +18,8 @@ from fitroom.watch.recorder import TENSORBOARD, Recorder
 from fitroom.watch.tensorboard import TensorBoardLog
 
 
-def train(prepared: Prepared, view: Listener) -> int | None:
-    """Train to the end, from wherever the run is. The most memory that was in use at once, if it is known."""
+def train(prepared: Prepared, view: Listener) -> None:
+    """Train to the end, from wherever the run is."""
     for phase in prepared.phases:
         if is_over(prepared.folder, phase):
             continue
@@ -27,8 +27,6 @@ def train(prepared: Prepared, view: Listener) -> int | None:
         turn(prepared.folder, prepared.network, phase)
         set_seed(prepared.options.seed)
         _fit(prepared, phase, view)
-    # Where nothing is counted, TensorFlow says 0.
-    return prepared.machine.backend.read_memory(prepared.machine.device).peak_bytes or None
 
 
 def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:

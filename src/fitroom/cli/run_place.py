@@ -97,9 +97,8 @@ def _new_folder(pictures: str, model: str) -> Path:
 
 
 def _short(model: str) -> str:
-    """mine.py:make_model as make_model, models/a.keras as a."""
-    name = model.rpartition(":")[2] or model
-    return Path(name).stem
+    """mine.py:make_model as mine, models/a.keras as a, xception as it is."""
+    return Path(model.partition(":")[0]).stem
 
 
 def _slug(text: str) -> str:

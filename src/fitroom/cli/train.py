@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completing import complete_models, complete_runs
@@ -143,7 +144,8 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
             summary = job.run(view)
         except (RunInterrupted, KeyboardInterrupt):
             view.ended({"state": "interrupted", "run_dir": str(job.folder)})
-            click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
+            if records.read_job(run.folder) is not None:
+                click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
             raise
         # What people copy stands on stdout, once.
         view.ended(summary if as_json else summary | {"run_dir": None, "report": None})

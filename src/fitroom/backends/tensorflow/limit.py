@@ -34,4 +34,5 @@ def _limit_cpu(limit_bytes: int) -> str | None:
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
     os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(1, limit_bytes // _MIB))
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # its kernels crash where memory runs out
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")  # one operation at a time, as on a card
     return None
