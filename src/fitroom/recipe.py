@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.remat.value import NAMES as REMAT_NAMES
+from fitroom.remat.value import Remat
 from fitroom.train.batch import cut_sizes
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
@@ -10,6 +12,7 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16
 
 CHANGES = {
     "jit": "nothing",
+    "remat": "nothing",
     "precision": "rounding",
     "micro_batch": "batch statistics, where the model has BatchNormalization",
     "keras_accumulation": "batch statistics, where the model has BatchNormalization",
@@ -34,6 +37,9 @@ class Recipe:
     jit: bool | None = None
     """Whether the step is compiled whole."""
 
+    remat: str | Remat | None = None
+    """What is computed again in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
+
     micro_batch: int | None = None
     """The most samples on the device at once: larger batches are cut, and their gradients added up."""
 
@@ -53,6 +59,11 @@ class Recipe:
         if self.precision not in (None, *PRECISIONS):
             known = f"known are: {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), PRECISIONS, more=known)
+        if isinstance(self.remat, dict):  # as `to_dict` gives it
+            object.__setattr__(self, "remat", Remat(**self.remat))
+        if not isinstance(self.remat, Remat) and self.remat not in (None, *REMAT_NAMES):
+            more = f"known are: {', '.join(REMAT_NAMES)}; or fitroom.Remat(budget='6GiB')"
+            raise UnknownNameError("remat", str(self.remat), REMAT_NAMES, more=more)
         for name in ("micro_batch", "keras_accumulation"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -86,4 +97,5 @@ class Recipe:
 
     def to_dict(self) -> dict[str, object]:
         """The knobs that were set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        knobs = {name: value for name, value in asdict(self).items() if value is not None}
+        return knobs | ({"remat": self.remat.to_dict()} if isinstance(self.remat, Remat) else {})

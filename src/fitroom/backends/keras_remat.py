@@ -11,8 +11,9 @@ from typing import Any
 from fitroom.backends.keras_segment import Recomputed
 from fitroom.backends.keras_segment import SegmentVariables as SegmentVariables
 from fitroom.backends.keras_segmented_call import SegmentedCall
-from fitroom.remat.choice import chosen_segments
-from fitroom.remat.graph import LayerGraph, layer_graph
+from fitroom.remat.choice import Choice
+from fitroom.remat.graph import layer_graph
+from fitroom.remat.shapes import num_bytes
 from fitroom.remat.value import Remat
 
 Step = Callable[..., Any]
@@ -29,7 +30,7 @@ class Rematerialisation:
     def __init__(self, model: Any, remat: str | Remat | None, recomputed: Recomputed) -> None:
         self._model, self._recomputed = model, recomputed
         self.remat = None if remat == "none" else remat
-        self._graph: LayerGraph | None = None
+        self._choice: Choice | None = None
         self._calls: dict[int, SegmentedCall] = {}
 
     def during(self, num_samples: int) -> AbstractContextManager[None]:
@@ -40,9 +41,10 @@ class Rematerialisation:
         if self.remat is None:
             return nullcontext()
         if num_samples not in self._calls:
-            self._graph = self._graph or layer_graph(self._model)
-            segments = chosen_segments(self._graph, self.remat, num_samples)
-            self._calls[num_samples] = SegmentedCall(self._model, self._graph, segments, self._recomputed)
+            self._choice = self._choice or Choice(layer_graph(self._model))
+            cover = self._choice.cover(self.remat, num_samples, resident_bytes(self._model, num_samples))
+            graph, segments = self._choice.graph, cover.segments
+            self._calls[num_samples] = SegmentedCall(self._model, graph, segments, self._recomputed)
         return self._calls[num_samples].installed()
 
     def of_step(self, step: Step, num_samples: int) -> Step:
@@ -58,3 +60,11 @@ class Rematerialisation:
                 return step(*arguments)
 
         return in_segments
+
+
+def resident_bytes(model: Any, num_samples: int) -> int:
+    """What is there through a whole training step: variables, gradients, the optimizer's, the batch."""
+    held = [*model.variables, *model.metrics_variables, *model.trainable_variables]
+    held += model.optimizer.variables if model.compiled and model.optimizer else ()
+    inputs = sum(num_bytes((num_samples, *tensor.shape[1:]), tensor.dtype) for tensor in model.inputs or ())
+    return inputs + sum(num_bytes(variable.shape, variable.dtype) for variable in held)

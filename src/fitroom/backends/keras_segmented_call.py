@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from fitroom.backends.keras_segment import Recomputed, SegmentVariables
+from fitroom.remat.cover import with_gaps
 from fitroom.remat.graph import Call, LayerGraph, functional_of
 from fitroom.remat.segment import Segment
 
@@ -26,7 +27,7 @@ class SegmentedCall:
     def __init__(self, model: Any, graph: LayerGraph, segments: Sequence[Segment], recomputed: Recomputed) -> None:
         self._model, self._functional, self._graph = model, functional_of(model), graph
         self._recomputed = recomputed
-        self._stretches = [_Stretch(graph, segment) for segment in _with_gaps(segments, len(graph.calls))]
+        self._stretches = [_Stretch(graph, segment) for segment in with_gaps(segments, len(graph.calls))]
         self._to_recompute = frozenset(segments)
 
     @contextmanager
@@ -166,18 +167,6 @@ def lent(owner: Any, name: str, value: Any) -> Iterator[None]:
     finally:
         del own[name]
         own.update(before)
-
-
-def _with_gaps(segments: Sequence[Segment], num_calls: int) -> Iterator[Segment]:
-    """The segments and what lies between them, in their order."""
-    reached = 0
-    for segment in sorted(segments):
-        if segment.start > reached:
-            yield Segment(start=reached, stop=segment.start)
-        yield segment
-        reached = segment.stop
-    if reached < num_calls:
-        yield Segment(start=reached, stop=num_calls)
 
 
 def mask_of(tensor: Any) -> Any:

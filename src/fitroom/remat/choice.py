@@ -1,16 +1,57 @@
 """The segments that a `Remat` means for a model."""
 
+from functools import cached_property
+
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.remat.chain import Chain, chain_of
+from fitroom.remat.cover import Cover, cover_of
 from fitroom.remat.graph import LayerGraph
+from fitroom.remat.search import Search
 from fitroom.remat.segment import Segment
 from fitroom.remat.value import Remat
+from fitroom.units import format_bytes
+
+BLOCKS_ABOVE_SMALLEST = 1.25
+"""What "blocks" stands for: the least effort with at most so many times the smallest possible peak of activations. The
+last bytes are dear: Xception's half is spared for a tenth more."""
 
 
-def chosen_segments(graph: LayerGraph, remat: str | Remat, num_samples: int) -> tuple[Segment, ...]:
-    """The stretches to compute again, with so many samples on the device at once."""
-    if isinstance(remat, Remat) and remat.segments is not None:
-        return named_segments(graph, remat)
-    raise NotImplementedError
+class Choice:
+    """Chooses segments of one graph, and says what they cost."""
+
+    def __init__(self, graph: LayerGraph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The graph with its costs."""
+        return chain_of(self.graph)
+
+    @cached_property
+    def search(self) -> Search:
+        """All covers of the graph."""
+        return Search(self.chain)
+
+    def cover(self, remat: str | Remat, num_samples: int = 1, resident_bytes: int = 0) -> Cover:
+        """The segments for so many samples at once, beside bytes that are there in any case: weights, the batch."""
+        if isinstance(remat, Remat) and remat.segments is not None:
+            return cover_of(self.chain, named_segments(self.graph, remat))
+        smallest_bytes = self.search.smallest_peak_bytes
+        if isinstance(remat, Remat):
+            budget_bytes = remat.budget_bytes or 0
+            found = self.search.cheapest((budget_bytes - resident_bytes) // num_samples)
+            if found is None:
+                raise InputError(
+                    f"No choice of segments brings a step with {num_samples} samples at once under "
+                    f"{format_bytes(budget_bytes)}. The smallest possible is about "
+                    f"{format_bytes(smallest_bytes * num_samples + resident_bytes)}, of which "
+                    f"{format_bytes(resident_bytes)} are weights, gradients, optimizer and batch.",
+                    hint="a larger budget, or a smaller micro_batch",
+                )
+            return cover_of(self.chain, found)
+        found = self.search.cheapest(int(smallest_bytes * BLOCKS_ABOVE_SMALLEST))
+        assert found is not None, "the smallest peak is that of a cover"
+        return cover_of(self.chain, found)
 
 
 def named_segments(graph: LayerGraph, remat: Remat) -> tuple[Segment, ...]:

@@ -1,7 +1,7 @@
 """What to compute again in the backward pass instead of keeping it, as a user says it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fitroom.errors import InputError
 from fitroom.units import parse_bytes
@@ -42,6 +42,10 @@ class Remat:
     def budget_bytes(self) -> int | None:
         """The budget as a number."""
         return None if self.budget is None else parse_bytes(self.budget)
+
+    def to_dict(self) -> dict[str, object]:
+        """The one that was given."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def _pair(segment: Sequence[str]) -> tuple[str, str]:

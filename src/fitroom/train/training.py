@@ -17,7 +17,7 @@ from fitroom.train.run.keeper import OpenedRun, kept_run
 from fitroom.train.sources import Source, source_of, split_validation, unpack
 from fitroom.train.transaction import Transaction
 
-_KNOBS_OF_FIT = ("micro_batch", "precision", "jit")
+_KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ def new_transaction(model: Any, recipe: Recipe, events: Events | None = None) ->
     free_last_error(backend)
     return Transaction(
         backend,
-        backend.stepper(model, jit=recipe.jit),
+        backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
         events or Events(),
         micro_batch=recipe.micro_batch,
         batch_statistics=lambda: has_batch_statistics(model),

@@ -8,13 +8,16 @@ import jax
 import keras
 
 from fitroom.backends.jax.cut_step import CutStep
+from fitroom.backends.jax.remat import recomputed
 from fitroom.backends.jax.scope import JaxScopes
 from fitroom.backends.keras_layers import layer_names, owners_of_slots, owners_of_variables
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.xla.argument import Argument
-from fitroom.errors import ModelError
+from fitroom.errors import InputError, ModelError
 from fitroom.estimating.timeline import Kind
+from fitroom.remat.value import Remat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +54,11 @@ class JaxStep:
         return export(*self.specs)
 
 
-def training_step(prepared: PreparedModel, sizes: Sequence[int] = ()) -> JaxStep:
+def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str | Remat | None = None) -> JaxStep:
     """The step of `fit`, given the first targets that its loss takes; with `sizes`, of a batch cut into such parts."""
     model, x = prepared.model, _structs(prepared.x, sum(sizes))
+    rematerialisation = Rematerialisation(model, remat, recomputed)
+    num_samples = max(sizes) if sizes else jax.tree.leaves(x)[0].shape[0]
     groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
     objective = Objective(model)
     if sizes:
@@ -64,12 +69,15 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = ()) -> JaxStep
         try:
             _build_trackers(model, x, y, with_loss=bool(sizes))
             function = _cut_step(model, objective, sizes) if sizes else model.train_step
+            function = rematerialisation.of_step(function, num_samples)
             num_variables = None
             # Some metrics make their variables when they first see a batch: they are part of the state from then on.
             while num_variables != len(model.metrics_variables):
                 num_variables = len(model.metrics_variables)
                 step = _jax_step(model, function, [*groups, model.metrics_variables], (x, y))
                 traced = step.jitted.trace(*step.specs)
+        except InputError:
+            raise  # about what was asked for, such as a budget
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
         else:

@@ -53,7 +53,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     parts = _parts(request) if request.training else []
     with prepared(model, request) as ready:
-        step = training_step(ready, parts) if request.training else predict_step(ready)
+        step = training_step(ready, parts, request.recipe.remat) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=ready.jit)
     return TracedStep(
         timeline=found.timeline,
