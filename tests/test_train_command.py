@@ -141,8 +141,8 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
 def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
     needs("torch")
     run = place / "runs" / "stopped"
-    ready_made = ("--model", "mobilenetv2", "--weights", "none", "--image-size", "32", "--batch-size", "16")
-    command = ("train", "pictures", *ready_made, "--epochs", "2", "--run-dir", str(run))
+    ready_made = ("--model", "mobilenetv2", "--weights", "none", "--image-size", "32", "--batch-size", "24")
+    command = ("train", "pictures", *ready_made, "--epochs", "3", "--run-dir", str(run))
     code, said = stopped(place, *command, when=(run / "history.json").exists, by=signal.SIGINT, backend="torch")
     assert code == 130
     assert f"to go on: fitroom train --resume --run-dir {run}" in said
@@ -153,7 +153,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
     done = fitroom(place, "train", "--resume", "--run-dir", str(run), backend="torch")
     assert done.returncode == 0, done.stderr
     assert "going on with the run in" in done.stderr
-    assert len(read(run / "history.json")["loss"]) == 2
+    assert len(read(run / "history.json")["loss"]) == 3
     assert read(run / "job.json")["model"]["weights"] == "none"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fitroom.backends.choose import installed_backends
 from fitroom.classify import records
+from fitroom.classify.options import OWN_WEIGHTS
 from fitroom.errors import InputError, ModelError
 
 _HIDDEN = "."
@@ -55,11 +56,12 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
 
     start_machine(machine_backend, budget=None, gpu=None, say=lambda text: None)
     from fitroom.classify.network import Network
-    from fitroom.classify.publish import for_anybody
+    from fitroom.classify.publish import make_plain
     from fitroom.models.source import ModelSource, load_model
 
-    network = Network(model=load_model(ModelSource(text=str(file), unsafe=unsafe, values=True)), weights="its own")
-    shape, outputs = tuple(network.model.input_shape), tuple(network.model.output_shape)
+    model = load_model(ModelSource(text=str(file), unsafe=unsafe, values=True))
+    network = Network(model=model, weights=OWN_WEIGHTS, has_learnt=True)
+    shape, outputs = tuple(model.input_shape), tuple(model.output_shape)
     size = job.get("image_size") or shape[1] if len(shape) == 4 else None
     if size is None or len(outputs) != 2:
         raise ModelError(
@@ -67,10 +69,8 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
             hint="give a classifier of pictures of a fixed size",
         )
     classes = job.get("classes") or [f"class {number}" for number in range(outputs[1])]
-    with for_anybody(network, len(classes)):
-        pass
     return Classifier(
-        model=network.model,
+        model=make_plain(network),
         classes=classes,
         image_size=size,
         resize=job.get("options", {}).get("resize", "crop"),

@@ -8,7 +8,8 @@ from fitroom.classify import records
 from fitroom.classify.pictures import root_of
 from fitroom.classify.prediction import Predictor
 from fitroom.classify.preparation import Prepared
-from fitroom.classify.publish import for_anybody, publish
+from fitroom.classify.publish import publish
+from fitroom.errors import InputError
 from fitroom.watch.listener import Listener
 
 SAMPLES, MISTAKES = 24, 12
@@ -20,16 +21,15 @@ def evaluate_and_publish(prepared: Prepared, view: Listener) -> dict[str, Any]:
     pictures, options = prepared.pictures, prepared.options
     split = next((name for name in ("test", "validation") if getattr(pictures, name) is not None), "train")
     view.said(f"looking at what it makes of the {split} pictures")
-    with for_anybody(prepared.network, len(pictures.classes)) as model:
-        publish(model, prepared.folder)
-        predictor = Predictor(
-            model,
-            image_size=prepared.job["image_size"],
-            resize=options.resize,
-            batch_size=prepared.micro_batch or options.batch_size,
-            gives_probabilities=prepared.network.gives_probabilities,
-        )
-        results = evaluate(predictor, split, getattr(pictures, split).files, pictures.classes, root_of(options.folder))
+    publish(prepared.network, prepared.folder)
+    predictor = Predictor(
+        prepared.network.model,
+        image_size=prepared.job["image_size"],
+        resize=options.resize,
+        batch_size=prepared.micro_batch or options.batch_size,
+        gives_probabilities=prepared.network.gives_probabilities,
+    )
+    results = evaluate(predictor, split, getattr(pictures, split).files, pictures.classes, root_of(options.folder))
     records.write_results(prepared.folder, results)
     return results
 
@@ -40,9 +40,13 @@ def evaluate(
     """Metrics, confusion matrix, figures of each class and some pictures with what was made of them."""
     import numpy as np
 
-    label_of = dict(files)
-    found = [one for one in predictor.files([file for file, _ in files]) if one.reason is None]
-    labels = np.array([label_of[one.file] for one in found])
+    predictions = predictor.files([file for file, _ in files])
+    pairs = [(one, label) for one, (_, label) in zip(predictions, files, strict=True) if one.reason is None]
+    if not pairs:
+        raise InputError(
+            f"None of the {len(files)} pictures of {split} can be read any more.", hint=f"is {folder} there?"
+        )
+    found, labels = [one for one, _ in pairs], np.array([label for _, label in pairs])
     probabilities = np.stack([one.probabilities for one in found])
     said = probabilities.argmax(axis=1)
     confusion: Any = np.zeros((len(classes), len(classes)), dtype=int)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.classify.normalisation import normalisation_of
+from fitroom.classify.options import IMAGENET, NO_WEIGHTS, OWN_WEIGHTS
 from fitroom.classify.weights import imagenet_or_refuse, read_weights
 from fitroom.errors import InputError, ModelError
 from fitroom.models.application import application_name, build_features
@@ -21,6 +22,9 @@ class Network:
     weights: str
     """Where its values are from: "imagenet", "none", a file, or "its own"."""
 
+    has_learnt: bool
+    """Whether the values are of a training. What a function builds is taken for new."""
+
     notes: tuple[str, ...] = ()
     """What the user should know, in whole sentences."""
 
@@ -35,17 +39,13 @@ class Network:
     def body(self) -> list[Any]:
         """All layers but the head, which is the last that has weights."""
         with_weights = [layer for layer in self.model.layers if layer.weights]
-        return [layer for layer in self.model.layers if layer is not with_weights[-1]]
+        return [layer for layer in self.model.layers if layer not in with_weights[-1:]]
 
 
 def picture_size(source: ModelSource) -> int:
     """Height and width of the pictures: as asked for, or as the model has them."""
     if source.image_size:
         return source.image_size
-    if kind_of(source.text) == "function":
-        from fitroom.models.application import DEFAULT_IMAGE_SIZE
-
-        source = replace(source, offers={"classes": 2, "image_size": DEFAULT_IMAGE_SIZE})
     shape = _shape(load_model(source).input_shape)
     if len(shape) != 4 or shape[1] is None or shape[1] != shape[2]:
         raise InputError(
@@ -58,7 +58,7 @@ def picture_size(source: ModelSource) -> int:
 def build_network(source: ModelSource, *, num_classes: int, weights: str | None) -> Network:
     """The network for pictures of `source.image_size`; `weights` as on the command line."""
     if kind_of(source.text) == "name":
-        return _ready_made(source, num_classes, weights or "imagenet")
+        return _ready_made(source, num_classes, weights or IMAGENET)
     return _users_own(source, num_classes, weights)
 
 
@@ -69,7 +69,7 @@ def _ready_made(source: ModelSource, num_classes: int, weights: str) -> Network:
     name = application_name(source.text)
     pictures = keras.Input((source.image_size, source.image_size, 3), name="pictures")
     normalised = normalisation_of(name)(pictures)
-    if weights == "imagenet":
+    if weights == IMAGENET:
         features = imagenet_or_refuse(name, lambda: build_features(source, normalised, weights="imagenet"))
     else:
         features = build_features(source, normalised, weights=None)
@@ -78,13 +78,13 @@ def _ready_made(source: ModelSource, num_classes: int, weights: str) -> Network:
     classes = keras.layers.Dense(num_classes, activation="softmax", dtype="float32", name="classes")(dropped)
     model = keras.Model(pictures, classes, name=features.name)
     notes: tuple[str, ...] = ()
-    if weights not in ("imagenet", "none"):
+    if weights not in (IMAGENET, NO_WEIGHTS):
         notes = read_weights(model, features, weights)
-    return Network(model=model, weights=weights, notes=notes)
+    return Network(model=model, weights=weights, has_learnt=weights != NO_WEIGHTS, notes=notes)
 
 
 def _users_own(source: ModelSource, num_classes: int, weights: str | None) -> Network:
-    if weights in ("imagenet", "none"):
+    if weights in (IMAGENET, NO_WEIGHTS):
         raise InputError(
             f"--weights {weights} is for ready-made models by name. Received: --model {source.text}.",
             hint="leave it out: the model has values of its own; or give a file of weights",
@@ -105,7 +105,8 @@ def _users_own(source: ModelSource, num_classes: int, weights: str | None) -> Ne
     _set_precision(model, None if is_function else source.precision)
     if weights is not None:
         notes += read_weights(model, model, weights)
-    return Network(model=model, weights=weights or "its own", notes=tuple(notes))
+    has_learnt = not is_function or weights is not None
+    return Network(model=model, weights=weights or OWN_WEIGHTS, has_learnt=has_learnt, notes=tuple(notes))
 
 
 def _check_input(model: Any, source: ModelSource) -> None:

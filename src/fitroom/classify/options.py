@@ -7,7 +7,7 @@ from fitroom.errors import InputError, UnknownNameError
 from fitroom.recipe import PRECISIONS
 
 AUTO = "auto"
-IMAGENET, NO_WEIGHTS = "imagenet", "none"
+IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
 
 MAY_CHANGE = ("budget", "gpu", "micro_batch", "workers", "cache", "cache_limit", "run_dir")
 """What may be another when a run goes on: none of it changes what is learnt but by rounding and batch statistics."""
@@ -84,7 +84,7 @@ def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:
     >>> difference({"batch_size": 64, "workers": 2}, {"batch_size": 32, "workers": 4})
     'it was begun with --batch-size 64; now it is --batch-size 32'
     """
-    names = [name for name in now if name not in MAY_CHANGE and kept.get(name) != now[name]]
+    names = [name for name in now if name not in MAY_CHANGE and kept.get(name, now[name]) != now[name]]
     if not names:
         return None
     before = ", ".join(flag(name, kept.get(name)) for name in names)

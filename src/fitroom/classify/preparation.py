@@ -1,16 +1,17 @@
 """All that is settled before the first batch: device, pictures, precision, network, recipe; said aloud and written."""
 
 import math
-import time
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fitroom.classify import records
+from fitroom.classify.description import job_of, network_words
 from fitroom.classify.machine import Machine, start_machine
 from fitroom.classify.network import Network, build_network, picture_size
-from fitroom.classify.options import NO_WEIGHTS, TrainOptions
+from fitroom.classify.options import TrainOptions
 from fitroom.classify.phases import Phase, phases_of
 from fitroom.classify.pictures import load_pictures
 from fitroom.classify.precision import choose_precision
@@ -18,7 +19,6 @@ from fitroom.classify.recipe_choice import Choice, choose_micro_batch
 from fitroom.classify.schedule import Schedule, usual_rate
 from fitroom.classify.seed import set_seed
 from fitroom.models.source import ModelSource
-from fitroom.train.run.fingerprint import current_versions
 from fitroom.watch.listener import Listener
 
 
@@ -48,9 +48,7 @@ class Prepared:
 
 def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] | None, view: Listener) -> Prepared:
     """Settle everything, or take it from what was kept of a run that goes on, and write `job.json`."""
-    backend = kept["backend"] if kept else options.backend
-    machine = start_machine(backend, budget=options.budget, gpu=options.gpu, say=view.said)
-    _set_keras(options)
+    machine = _machine(options, kept, view)
     source = ModelSource(text=options.model, image_size=options.image_size, unsafe=options.unsafe)
     source = replace(source, image_size=picture_size(source))
     pictures = load_pictures(options, source.image_size or 0, view)
@@ -58,41 +56,19 @@ def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] 
     network = build_network(
         replace(source, precision=precision["policy"]), num_classes=len(pictures.classes), weights=options.weights
     )
-    for note in network.notes:
-        view.said(note)
     phases = phases_of(options.epochs, freeze=options.freezes, unfreeze_after=options.unfreeze_after)
-    compile_for(phases[-1], options, network, pictures)
+    rate = learning_rate(phases[-1], options, network)
+    for line in (network_words(network, options, rate), *network.notes):
+        view.said(line)
+    compile_for(phases[-1], options, network, pictures)  # the stretch that takes the most memory
     choice = _choice(options, machine, network, kept, view)
-    job = {
-        "format": records.FORMAT,
-        "command": kept["command"] if kept else list(command),
-        "options": options.to_dict(),
-        "begun": kept["begun"] if kept else time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "model": {"text": options.model} | _facts(network),
-        "backend": machine.backend.name,
-        "device": machine.device_name,
-        "image_size": source.image_size,
-        "classes": list(pictures.classes),
-        "precision": precision,
-        "budget": {"bytes": machine.budget.bytes, "source": machine.budget.source} if machine.budget else None,
-        "recipe": {
-            "batch_size": options.batch_size,
-            "micro_batch": choice.micro_batch,
-            "precision": precision["policy"],
-            "jit": options.jit,
-        },
-        "recipe_why": choice.why,
-        "optimizer": options.optimizer,
-        "learning_rate": learning_rate(phases[-1], options, network),
-        "epochs": options.epochs,
-        "data": pictures.summary(),
-        "augmentation": pictures.settings.augment and pictures.settings.augment.to_dict(),
-        "versions": current_versions(),
-    }
-    records.write_job(Path(options.run_dir), job)
+    job = job_of(options, command, machine, network, pictures, precision, choice, rate)
+    job |= {name: kept[name] for name in ("command", "begun")} if kept else {}
+    folder = Path(options.run_dir)
+    records.write_job(folder, job)
     if choice.estimate is not None or not kept:
-        records.write_estimate(Path(options.run_dir), choice.estimate)
-    records.write_skipped(Path(options.run_dir), pictures.skipped)
+        records.write_estimate(folder, choice.estimate)
+    records.write_skipped(folder, pictures.skipped)
     return Prepared(options=options, machine=machine, network=network, pictures=pictures, phases=tuple(phases), job=job)
 
 
@@ -119,14 +95,21 @@ def learning_rate(phase: Phase, options: TrainOptions, network: Network) -> floa
     """The highest of a stretch."""
     if options.learning_rate is not None:
         return options.learning_rate
-    return usual_rate(options.optimizer, fine_tuning=network.weights != NO_WEIGHTS and not phase.frozen)
+    return usual_rate(options.optimizer, fine_tuning=network.has_learnt and not phase.frozen)
 
 
-def _set_keras(options: TrainOptions) -> None:
+def _machine(options: TrainOptions, kept: dict[str, Any] | None, view: Listener) -> Machine:
+    """A run stays on the backend that it was begun on."""
+    if kept:
+        os.environ["KERAS_BACKEND"] = kept["backend"]
+    backend = kept["backend"] if kept else options.backend
+    machine = start_machine(backend, budget=options.budget, gpu=options.gpu, say=view.said)
+
     import keras
 
     keras.config.set_image_data_format("channels_last")  # as the pictures come
     set_seed(options.seed)
+    return machine
 
 
 def _precision(options: TrainOptions, machine: Machine, view: Listener) -> dict[str, str]:
@@ -153,14 +136,3 @@ def _choice(
     )
     view.said(choice.why)
     return choice
-
-
-def _facts(network: Network) -> dict[str, Any]:
-    model = network.model
-    return {
-        "name": model.name,
-        "parameters": sum(math.prod(variable.shape) for variable in model.weights),
-        "trainable_parameters": sum(math.prod(variable.shape) for variable in model.trainable_weights),
-        "weights": network.weights,
-        "gives_probabilities": network.gives_probabilities,
-    }

@@ -1,29 +1,30 @@
 """The trained model as a file for anybody: plain Keras loads it, and it runs well on any device."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.keras_precision import in_precision
 from fitroom.classify.loss import loss_of, metrics_of
 from fitroom.classify.network import Network
 from fitroom.classify.records import MODEL_FILE
 from fitroom.train.run.durable import save_whole
 
 
-@contextmanager
-def for_anybody(network: Network, num_classes: int) -> Iterator[Any]:
-    """The model in float32, all of it trainable, compiled with what Keras has itself and no memory of this training."""
+def publish(network: Network, folder: Path) -> None:
+    """Write `model.keras`, whole or not at all."""
+    make_plain(network)
+    save_whole(network.model, folder / MODEL_FILE)
+
+
+def make_plain(network: Network) -> Any:
+    """The model in float32, all of it trainable, compiled with what Keras has itself and no memory of a training."""
+    import keras
+
     model = network.model
+    for layer in model._flatten_layers():  # no public name for the layers within layers
+        if layer.dtype_policy.name.startswith("mixed"):
+            layer.dtype_policy = keras.dtype_policies.get("float32")
     model.trainable = True
     loss = loss_of(gives_probabilities=network.gives_probabilities, smoothing=0.0)
-    model.compile("sgd", loss, metrics=metrics_of(num_classes))
-    with in_precision(model, "float32"):
-        yield model
-
-
-def publish(model: Any, folder: Path) -> Path:
-    """Write `model.keras`, whole or not at all."""
-    save_whole(model, folder / MODEL_FILE)
-    return folder / MODEL_FILE
+    # Of all optimizers this one has nothing to remember.
+    model.compile("sgd", loss, metrics=metrics_of(int(model.output_shape[-1])))
+    return model

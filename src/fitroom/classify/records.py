@@ -9,7 +9,8 @@ from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
 from fitroom.train.run.durable import write_json, written_whole
 from fitroom.train.run.json_lines import finite, read_lines
-from fitroom.train.run.place import JOB_FILE
+from fitroom.train.run.lock import is_locked
+from fitroom.train.run.place import JOB_FILE, LOCK_FILE
 
 FORMAT = 1
 RESULTS_FILE, MODEL_FILE, ESTIMATE_FILE, SKIPPED_FILE = "results.json", "model.keras", "estimate.json", "skipped.jsonl"
@@ -50,8 +51,12 @@ def check_same(folder: Path, job: dict[str, Any], options: dict[str, Any]) -> No
 
 
 def unfinished_runs(root: Path) -> list[Path]:
-    """Run folders of `fitroom train` below a folder that are not done, the latest first."""
-    found = [path.parent for path in root.glob(f"*/{JOB_FILE}") if not is_finished(path.parent)]
+    """Run folders of `fitroom train` below a folder that are not done and nobody works in, the latest first."""
+    found = [
+        path.parent
+        for path in root.glob(f"*/{JOB_FILE}")
+        if not is_finished(path.parent) and not is_locked(path.with_name(LOCK_FILE))
+    ]
     return sorted(found, key=lambda folder: (folder / JOB_FILE).stat().st_mtime, reverse=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fitroom.classify import records
+from fitroom.classify.options import difference
 from fitroom.errors import InputError
 
 ROOT = Path("runs")
@@ -106,7 +107,8 @@ def _slug(text: str) -> str:
 
 
 def _is_same(folder: Path, flags: dict[str, Any]) -> bool:
-    from fitroom.classify.options import difference
-
-    job = records.read_job(folder)
+    try:
+        job = records.read_job(folder)
+    except InputError:  # another run's trouble
+        return False
     return job is not None and difference(job["options"], flags) is None

@@ -14,7 +14,7 @@ from fitroom.cli import shared_options as shared
 from fitroom.cli.completing import complete_models, complete_runs
 from fitroom.cli.run_place import choose_run, finished_words
 from fitroom.cli.views import open_view
-from fitroom.errors import RunInterrupted
+from fitroom.errors import InputError, RunInterrupted
 
 _EPILOG = (
     "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "
@@ -147,10 +147,19 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
             if records.read_job(run.folder) is not None:
                 click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
             raise
+        except InputError as error:
+            _speak_of_flags(error)
+            raise
         # What people copy stands on stdout, once.
         view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
     if not as_json:
         click.echo(_words(summary))
+
+
+def _speak_of_flags(error: InputError) -> None:
+    """What `fit` says of its arguments, in the words of the command line."""
+    error.message = error.message.replace("`run_dir`", "--run-dir")
+    error.hint = error.hint and error.hint.replace("`run_dir`", "--run-dir")
 
 
 def _was_typed(ctx: click.Context, name: str) -> bool:
