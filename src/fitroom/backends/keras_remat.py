@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from fitroom.backends.keras_held_layers import HeldLayers
 from fitroom.backends.keras_segment import Recomputed
 from fitroom.backends.keras_segment import SegmentVariables as SegmentVariables
 from fitroom.backends.keras_segmented_call import SegmentedCall
 from fitroom.remat.choice import Choice
-from fitroom.remat.graph import layer_graph
+from fitroom.remat.graph import functional_of
 from fitroom.remat.shapes import num_bytes
 from fitroom.remat.value import Remat
 
@@ -31,7 +32,7 @@ class Rematerialisation:
         self._model, self._recomputed = model, recomputed
         self.remat = None if remat == "none" else remat
         self._choice: Choice | None = None
-        self._calls: dict[int, SegmentedCall] = {}
+        self._calls: dict[int, SegmentedCall | HeldLayers] = {}
 
     def during(self, num_samples: int) -> AbstractContextManager[None]:
         """For the time of the block the model runs in segments whenever it is called in training.
@@ -41,11 +42,15 @@ class Rematerialisation:
         if self.remat is None:
             return nullcontext()
         if num_samples not in self._calls:
-            self._choice = self._choice or Choice(layer_graph(self._model))
-            cover = self._choice.cover(self.remat, num_samples, resident_bytes(self._model, num_samples))
-            graph, segments = self._choice.graph, cover.segments
-            self._calls[num_samples] = SegmentedCall(self._model, graph, segments, self._recomputed)
+            self._calls[num_samples] = self._call(num_samples)
         return self._calls[num_samples].installed()
+
+    def _call(self, num_samples: int) -> SegmentedCall | HeldLayers:
+        if self.remat == "blocks" and functional_of(self._model) is None:
+            return HeldLayers(self._model, self._recomputed)
+        self._choice = self._choice or Choice.of_model(self._model)
+        cover = self._choice.cover(self.remat or "none", num_samples, resident_bytes(self._model, num_samples))
+        return SegmentedCall(self._model, self._choice.graph, cover.segments, self._recomputed)
 
     def of_step(self, step: Step, num_samples: int) -> Step:
         """A step that does what `step` does, with the model running in segments.

@@ -12,6 +12,7 @@ from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.estimating.step import StepRequest
 from fitroom.recipe import Recipe
+from fitroom.remat.value import Remat
 from fitroom.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -80,7 +81,12 @@ def estimate(
         measure=measure,
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
-    traced = trace(model, request)
+    if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
+        from fitroom.estimating.remat_budget import trace_within_budget
+
+        traced, recipe = trace_within_budget(trace, model, request)
+    else:
+        traced = trace(model, request)
     return Estimate(
         peak_bytes=traced.timeline.peak_bytes,
         required_bytes=traced.required_bytes,

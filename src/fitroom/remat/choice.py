@@ -1,11 +1,12 @@
 """The segments that a `Remat` means for a model."""
 
 from functools import cached_property
+from typing import Any
 
-from fitroom.errors import InputError, UnknownNameError
+from fitroom.errors import InputError, ModelError, UnknownNameError
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.cover import Cover, cover_of
-from fitroom.remat.graph import LayerGraph
+from fitroom.remat.graph import LayerGraph, functional_of, layer_graph
 from fitroom.remat.search import Search
 from fitroom.remat.segment import Segment
 from fitroom.remat.value import Remat
@@ -22,6 +23,16 @@ class Choice:
     def __init__(self, graph: LayerGraph) -> None:
         self.graph = graph
 
+    @classmethod
+    def of_model(cls, model: Any) -> "Choice":
+        """For a Functional or Sequential model."""
+        if functional_of(model) is None:
+            raise ModelError(
+                f"The layers of {model.name!r} form no graph that can be cut: its `call` is Python code of its own.",
+                hint='remat="blocks" recomputes each layer it holds; a budget needs a Functional or Sequential model',
+            )
+        return cls(layer_graph(model))
+
     @cached_property
     def chain(self) -> Chain:
         """The graph with its costs."""
@@ -34,6 +45,8 @@ class Choice:
 
     def cover(self, remat: str | Remat, num_samples: int = 1, resident_bytes: int = 0) -> Cover:
         """The segments for so many samples at once, beside bytes that are there in any case: weights, the batch."""
+        if remat == "none":
+            return cover_of(self.chain, ())
         if isinstance(remat, Remat) and remat.segments is not None:
             return cover_of(self.chain, named_segments(self.graph, remat))
         smallest_bytes = self.search.smallest_peak_bytes
@@ -52,6 +65,11 @@ class Choice:
         found = self.search.cheapest(int(smallest_bytes * BLOCKS_ABOVE_SMALLEST))
         assert found is not None, "the smallest peak is that of a cover"
         return cover_of(self.chain, found)
+
+    def named(self, cover: Cover) -> Remat:
+        """The segments of a cover by their names."""
+        calls = self.graph.calls
+        return Remat(segments=[(calls[each.start].name, calls[each.stop - 1].name) for each in cover.segments])
 
 
 def named_segments(graph: LayerGraph, remat: Remat) -> tuple[Segment, ...]:

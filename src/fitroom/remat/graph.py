@@ -165,15 +165,26 @@ def _can_be_opened(node: Any, times: Counter[int]) -> bool:
 
 
 def _ordered(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
-    """Each call after those it needs, and as soon before the one that needs it as can be."""
+    """Each call after those it needs, and as soon before the one that needs it as can be.
+
+    The calls of one layer stay in their order: they may change its variables one after the other.
+    """
     makers = {tensor: call for call in calls for tensor in call.outputs}
+    last_of: dict[int, Call] = {}
+    needed: dict[int, list[Call]] = {}
+    for call in calls:
+        earlier = last_of.get(id(call.operation))
+        last_of[id(call.operation)] = call
+        needed[id(call)] = [makers[tensor] for tensor in call.inputs if tensor in makers] + (
+            [earlier] if earlier else []
+        )
     done: dict[int, Call] = {}
     stack = [makers[tensor] for tensor in reversed(tuple(outputs)) if tensor in makers]
     while stack:
         call = stack[-1]
-        waiting = [makers[t] for t in call.inputs if t in makers and id(makers[t]) not in done]
-        if id(call) in done or not waiting:
+        waiting = next((other for other in needed[id(call)] if id(other) not in done), None)
+        if waiting is None:
             done[id(stack.pop())] = call
         else:
-            stack.append(waiting[0])
+            stack.append(waiting)
     return list(done.values())

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from fitroom.errors import InputError
-from fitroom.units import parse_bytes
+from fitroom.units import format_bytes, parse_bytes
 
 NAMES = ("none", "blocks")
 """What `Recipe(remat=...)` may be besides a `Remat`."""
@@ -42,6 +42,16 @@ class Remat:
     def budget_bytes(self) -> int | None:
         """The budget as a number."""
         return None if self.budget is None else parse_bytes(self.budget)
+
+    def __str__(self) -> str:
+        """In a few words.
+
+        >>> str(Remat(segments=[("conv1", "add")]))
+        '1 segment'
+        """
+        if self.segments is None:
+            return f"within {format_bytes(self.budget_bytes)}"
+        return "1 segment" if len(self.segments) == 1 else f"{len(self.segments)} segments"
 
     def to_dict(self) -> dict[str, object]:
         """The one that was given."""

@@ -127,7 +127,7 @@ def _task(estimate: Estimate) -> str:
 
 def _settings(estimate: Estimate) -> list[str]:
     """The precision and every knob that was turned, as the user wrote them."""
-    knobs = {name: value for name, value in estimate.recipe.to_dict().items() if name != "precision"}
+    knobs = {name: getattr(estimate.recipe, name) for name in estimate.recipe.to_dict() if name != "precision"}
     return [estimate.precision, *(f"{name}={value}" for name, value in knobs.items())]
 
 

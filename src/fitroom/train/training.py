@@ -10,6 +10,7 @@ from fitroom.backends.keras_precision import in_precision
 from fitroom.backends.keras_state import has_batch_statistics
 from fitroom.errors import InputError, ModelError
 from fitroom.recipe import Recipe
+from fitroom.remat.value import Remat
 from fitroom.train.events import Events
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Keeper, Loop, Validation
@@ -87,8 +88,9 @@ class Training:
             run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
             seed = _seed_of(self.seed, run)
             source, validation = self.data.sources(seed)
-            stack.enter_context(in_precision(self.model, self.recipe.precision))
-            transaction = new_transaction(self.model, self.recipe, events)
+            recipe = _with_segments(self.model, self.recipe, source.peek().size)
+            stack.enter_context(in_precision(self.model, recipe.precision))
+            transaction = new_transaction(self.model, recipe, events)
             transaction.stepper.prepare(source.peek())
             known = keras.callbacks.CallbackList(
                 callbacks,
@@ -109,7 +111,7 @@ class Training:
                 callbacks=known,
                 epochs=epochs,
                 seed=seed,
-                recipe=self.recipe,
+                recipe=recipe,
             )
             if keeper and keeper.is_finished:
                 keeper.restore_finished()
@@ -176,6 +178,15 @@ def _check_recipe(recipe: Recipe) -> None:
             f"`fit` takes {', '.join(_KNOBS_OF_FIT)} of a recipe. Received also: {', '.join(others)}.",
             hint="build and compile the model with the optimizer and the input it is to have",
         )
+
+
+def _with_segments(model: Any, recipe: Recipe, batch_size: int) -> Recipe:
+    """The recipe with segments in place of a budget for them, the ones that `estimate` finds."""
+    if not isinstance(recipe.remat, Remat) or recipe.remat.budget is None:
+        return recipe
+    from fitroom.estimating.estimate import estimate
+
+    return estimate(model, batch_size, recipe=recipe).recipe
 
 
 def _seed_of(asked: int | None, run: OpenedRun | None) -> int:

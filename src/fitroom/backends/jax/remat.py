@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import keras
+from keras.src.backend import AutocastScope  # no public name
 
 from fitroom.backends.keras_segment import Run, SegmentVariables
 
@@ -26,7 +27,9 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
         changed[:] = [variable for variable, old, new in zip(given, before, after, strict=True) if new is not old]
         return outputs, [new for old, new in zip(before, after, strict=True) if new is not old]
 
-    outputs, new_values = jax.checkpoint(segment)([variable.value for variable in given], list(inputs))
+    with AutocastScope(None):  # the values as they are, not as a layer in mixed precision would see them
+        values = [variable.value for variable in given]
+    outputs, new_values = jax.checkpoint(segment)(values, list(inputs))
     for variable, value in zip(changed, new_values, strict=True):
         variable.assign(value)
     return list(outputs)

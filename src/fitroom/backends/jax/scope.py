@@ -18,6 +18,9 @@ MICRO_BATCH = "micro_batch"
 PARTS = "parts_of_batch"
 """The scope around its loops."""
 
+_RECOMPUTED = "rematted_computation"
+"""JAX's own scope around what `jax.checkpoint` runs again."""
+
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 
 
@@ -35,6 +38,10 @@ class JaxScopes:
     def phase(self, scope: str) -> Phase | None:
         """The phase of the step, or None where the scope is empty."""
         return phase_in(scope, training=self.training)
+
+    def recomputes(self, scope: str) -> bool:
+        """Whether the operation runs a part of the forward pass again, in the backward pass."""
+        return is_recomputed(scope)
 
     def tells(self, scope: str) -> bool:
         """Whether a name says more than that it is part of the step."""
@@ -62,6 +69,11 @@ def phase_in(scope: str, *, training: bool) -> Phase | None:
 def is_backward(scope: str) -> bool:
     """Whether the operation is part of the backward pass."""
     return "transpose(" in scope
+
+
+def is_recomputed(scope: str) -> bool:
+    """Whether the operation runs a part of the forward pass again, in the backward pass."""
+    return _RECOMPUTED in scope.split("/")
 
 
 def without_brackets(scope: str) -> str:

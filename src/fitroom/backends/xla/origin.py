@@ -57,7 +57,9 @@ class Origins:
             return "workspace"
         if self._only_weights(value.instruction):
             return "weights"  # a copy of weights in another layout or precision
-        if self._reader.phase(self._scope(value.instruction)) != "backward" and ".remat" in value.instruction:
+        scope = self._scope(value.instruction)
+        by_xla = self._reader.phase(scope) != "backward" and ".remat" in value.instruction
+        if by_xla or self._reader.recomputes(scope):
             return "activations"
         return KIND_OF_PHASE[self.phase(value.instruction)]
 

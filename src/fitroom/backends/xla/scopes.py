@@ -26,5 +26,8 @@ class Scopes(Protocol):
     def phase(self, scope: str) -> Phase | None:
         """The phase of the step, or None where the scope is empty."""
 
+    def recomputes(self, scope: str) -> bool:
+        """Whether the operation runs a part of the forward pass again, in the backward pass."""
+
     def tells(self, scope: str) -> bool:
         """Whether a name says more than that it is part of the step."""

@@ -18,7 +18,7 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_FORMAT = "10"
+_FORMAT = "11"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 

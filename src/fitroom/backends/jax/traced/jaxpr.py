@@ -5,7 +5,7 @@ For machines that lack XLA's GPU compiler, and for steps that are not compiled a
 
 from dataclasses import dataclass, replace
 
-from fitroom.backends.jax.scope import layer_in, phase_in
+from fitroom.backends.jax.scope import is_recomputed, layer_in, phase_in
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.jax.traced.fusion import Kernel, Kernels, fused_kernels, unfused_kernels
 from fitroom.backends.jax.traced.primitives import LOOP_CARRY
@@ -82,6 +82,8 @@ class _View:
             layer, phase = moments[number].layer, moments[number].phase
             of_weights = kernel.reads and kernel.reads <= weights
             kind: Kind = "weights" if of_weights and phase == "forward" else KIND_OF_PHASE[phase]
+            if is_recomputed(kernel.operation.scope):
+                kind = "activations"
             # In whatever order its parts run, what a loop carries is there before it.
             first = 0 if kernel.operation.name == LOOP_CARRY else number
             for value in kernel.writes:

@@ -1,7 +1,8 @@
 """A traced JAX function as one flat list of operations: calls inlined, dead operations left out."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,8 @@ class _Flattener:
             if name in CALLS and bodies and len(bodies[0].invars) == len(inputs):
                 inner = dict(zip(bodies[0].invars, inputs, strict=True))
                 inner |= {variable: self._new(variable) for variable in bodies[0].constvars}
-                results = self._inline(bodies[0], inner, around)
+                with self._apart() if equation.params.get("prevent_cse") else nullcontext():
+                    results = self._inline(bodies[0], inner, around)
                 known |= dict(zip(equation.outvars, results, strict=True))
                 continue
             if _is_over_parts(equation):
@@ -130,6 +132,13 @@ class _Flattener:
                 )
             )
         return [value_of(atom) for atom in jaxpr.outvars]
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What is computed in the block is not taken from what was computed before it: that is not kept so long."""
+        before, self._seen = self._seen, {}
+        yield
+        self._seen = before
 
     def _one_round(self, loop: Any, body: Any, inputs: Sequence[int | None], scope: str) -> list[int | None]:
         """Follow a loop through its body once, with what it carries in memory before and after."""

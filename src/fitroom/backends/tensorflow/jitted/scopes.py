@@ -46,6 +46,10 @@ class TensorFlowScopes:
             return "backward"
         return self._phases.get(scope, "forward" if self._layer(scope) else None)
 
+    def recomputes(self, scope: str) -> bool:
+        """Whether the operation runs a part of the forward pass again, in the backward pass."""
+        return False
+
     def tells(self, scope: str) -> bool:
         """Whether a name says more than that it is part of the step."""
         return bool(scope) and scope not in _SILENT

@@ -1,0 +1,92 @@
+"""Segments for a budget: chosen by the search, checked by a real estimate, chosen again where that says otherwise.
+
+The search counts bytes by rules that hold for any framework; what a framework makes of a step is known once it is
+traced. The two differ by a factor that hardly depends on the segments. So a first estimate gives the factor, and the
+next choice is made with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fitroom.backends.keras_remat import resident_bytes
+from fitroom.errors import InputError
+from fitroom.estimating.step import StepRequest, TracedStep
+from fitroom.recipe import Recipe
+from fitroom.remat.choice import Choice
+from fitroom.remat.cover import Cover
+from fitroom.remat.value import Remat
+from fitroom.units import format_bytes
+
+MOST_ESTIMATES = 4
+GOOD_SHARE = 0.95
+"""Of the budget: with less than that in use, a better choice is looked for."""
+
+Trace = Callable[[Any, StepRequest], TracedStep]
+
+
+def trace_within_budget(trace: Trace, model: Any, request: StepRequest) -> tuple[TracedStep, Recipe]:
+    """The step that recomputes least within `request.recipe.remat.budget`, and the recipe that names its segments."""
+    assert isinstance(request.recipe.remat, Remat)
+    budget_bytes = request.recipe.remat.budget_bytes or 0
+    chosen = _Choosing(trace, model, request)
+    fitting: tuple[TracedStep, Recipe] | None = None
+    # By the search's own count: what fits, what does not, and what to try next.
+    most_bytes, least_bytes, next_bytes = None, 0, budget_bytes
+    for _ in range(MOST_ESTIMATES):
+        cover = chosen.cover(next_bytes)
+        traced, recipe = chosen.traced(cover)
+        factor = traced.timeline.peak_bytes / chosen.counted_bytes(cover)
+        if traced.timeline.peak_bytes <= budget_bytes:
+            fitting, least_bytes = (traced, recipe), next_bytes
+            if not cover.segments or traced.timeline.peak_bytes >= GOOD_SHARE * budget_bytes:
+                break
+        elif next_bytes <= chosen.smallest_bytes:
+            raise _impossible(budget_bytes, traced.timeline.peak_bytes, chosen.num_samples)
+        else:
+            most_bytes = next_bytes
+        next_bytes = int(budget_bytes / factor)
+        if most_bytes is not None and not least_bytes < next_bytes < most_bytes:
+            next_bytes = (least_bytes + most_bytes) // 2
+    if fitting is None:
+        traced, recipe = chosen.traced(chosen.cover(chosen.smallest_bytes))
+        if traced.timeline.peak_bytes > budget_bytes:
+            raise _impossible(budget_bytes, traced.timeline.peak_bytes, chosen.num_samples)
+        fitting = traced, recipe
+    return fitting
+
+
+class _Choosing:
+    """One model's choices, and estimates of them."""
+
+    def __init__(self, trace: Trace, model: Any, request: StepRequest) -> None:
+        self._trace, self._model, self._request = trace, model, request
+        self._choice = Choice.of_model(model)
+        self.num_samples = request.recipe.samples_at_once(request.batch_size)
+        self._resident_bytes = resident_bytes(model, self.num_samples)
+
+    @property
+    def smallest_bytes(self) -> int:
+        """The least that the search can promise."""
+        return self._choice.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
+
+    def counted_bytes(self, cover: Cover) -> int:
+        """What the search takes a cover for."""
+        return cover.peak_bytes * self.num_samples + self._resident_bytes
+
+    def cover(self, budget_bytes: int) -> Cover:
+        """The cheapest within so many bytes, or else the smallest."""
+        budget = Remat(budget=max(budget_bytes, self.smallest_bytes))
+        return self._choice.cover(budget, self.num_samples, self._resident_bytes)
+
+    def traced(self, cover: Cover) -> tuple[TracedStep, Recipe]:
+        recipe = replace(self._request.recipe, remat=self._choice.named(cover))
+        return self._trace(self._model, replace(self._request, recipe=recipe)), recipe
+
+
+def _impossible(budget_bytes: int, smallest_bytes: int, num_samples: int) -> InputError:
+    return InputError(
+        f"No choice of segments brings a step with {num_samples} samples at once under {format_bytes(budget_bytes)}. "
+        f"The smallest possible is {format_bytes(smallest_bytes)}.",
+        hint="a larger budget, or a smaller micro_batch",
+    )
