@@ -44,6 +44,7 @@ def test_the_public_names_are_these():
         "ModelError",
         "OutOfMemoryError",
         "Recipe",
+        "Remat",
         "Run",
         "RunInterrupted",
         "StateLostError",

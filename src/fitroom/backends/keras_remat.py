@@ -70,6 +70,7 @@ class Rematerialisation:
 def resident_bytes(model: Any, num_samples: int) -> int:
     """What is there through a whole training step: variables, gradients, the optimizer's, the batch."""
     held = [*model.variables, *model.metrics_variables, *model.trainable_variables]
-    held += model.optimizer.variables if model.compiled and model.optimizer else ()
+    # Adam keeps two numbers for each weight; it is what a model that nobody compiled is taken to be trained with.
+    held += model.optimizer.variables if model.compiled and model.optimizer else 2 * model.trainable_variables
     inputs = sum(num_bytes((num_samples, *tensor.shape[1:]), tensor.dtype) for tensor in model.inputs or ())
     return inputs + sum(num_bytes(variable.shape, variable.dtype) for variable in held)

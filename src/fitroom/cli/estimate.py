@@ -45,6 +45,7 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
 @shared.micro_batch("The step of fitroom.fit that has at most N samples on the card at once.")
+@shared.remat("Compute again in the backward pass: none, blocks, or what it takes to come under a size: 6GiB.")
 @click.option(
     "--accumulate",
     type=click.IntRange(min=1),

@@ -7,7 +7,9 @@ import click
 
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completing import complete_gpus
+from fitroom.cli.remat_choice import RematChoice
 from fitroom.recipe import PRECISIONS
+from fitroom.remat.value import NAMES as REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 
@@ -42,6 +44,12 @@ def optimizer(text: str, **options: Any) -> Decorator:
 def micro_batch(text: str) -> Decorator:
     """`--micro-batch`."""
     return click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help=text)
+
+
+def remat(text: str, **options: Any) -> Decorator:
+    """`--remat`."""
+    completed = _words(*REMAT_NAMES)
+    return click.option("--remat", type=RematChoice(), metavar="CHOICE", help=text, shell_complete=completed, **options)
 
 
 def _words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

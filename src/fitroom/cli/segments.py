@@ -1,0 +1,85 @@
+"""`fitroom segments`: where a model's graph of layers can be cut, and what recomputing its segments saves and costs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fitroom.cli import shared_options as shared
+from fitroom.cli.completing import complete_models
+from fitroom.cli.output import stdout_for_results
+from fitroom.remat.value import Remat
+
+_EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+
+
+@click.command(name="segments", epilog=_EPILOG)
+@click.argument("model", shell_complete=complete_models)
+@shared.remat("none, blocks, or a size for the whole step such as 6GiB.", default="blocks", show_default=True)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help="Samples at once."
+)
+@shared.image_size
+@click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
+@shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
+@shared.backend("jax, tensorflow, torch: only to build the model with.  [default: KERAS_BACKEND]")
+@shared.unsafe
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the graph: an .svg file."
+)
+def command(
+    model: str,
+    remat: str | Remat,
+    batch_size: int,
+    image_size: int | None,
+    classes: int | None,
+    precision: str | None,
+    backend: str | None,
+    unsafe: bool,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Where the layers of MODEL can be cut into segments, what computing them again saves, and what it costs.
+
+    \b
+    fitroom segments xception
+    fitroom segments densenet121 --batch-size 64 --remat 4GiB --plot densenet.svg
+    fitroom segments model.keras --json
+    """
+    from fitroom.backends.choose import choose_backend
+    from fitroom.backends.quiet import quieten
+    from fitroom.models.source import ModelSource, load_model
+
+    if plot and plot.suffix.lower() != ".svg":
+        raise click.BadParameter(f"{str(plot)!r} must end in .svg", param_hint="--plot")
+    quieten(choose_backend(backend))
+    source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
+    with stdout_for_results():
+        outline, graph = _outline(load_model(source), remat, batch_size)
+    if plot:
+        from fitroom.report.segments_graph import graph_svg
+
+        plot.write_text(graph_svg(graph, outline), encoding="utf-8")
+        click.echo(f"drawn: {plot}", err=True)
+    if as_json:
+        click.echo(json.dumps(outline.to_dict(), indent=2))
+        return
+    from rich.console import Console
+
+    from fitroom.report.segments_text import SegmentsText
+
+    Console().print(SegmentsText(outline))
+
+
+def _outline(model: Any, remat: str | Remat, batch_size: int) -> Any:
+    from fitroom.backends.keras_layers import precision_of
+    from fitroom.backends.keras_remat import resident_bytes
+    from fitroom.remat.choice import Choice
+    from fitroom.remat.outline import outline_of
+
+    choice = Choice.of_model(model)
+    cover = choice.cover(remat, batch_size, resident_bytes(model, batch_size))
+    outline = outline_of(choice, cover, model=model.name, precision=precision_of(model), num_samples=batch_size)
+    return outline, choice.graph
