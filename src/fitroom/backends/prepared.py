@@ -38,6 +38,13 @@ class PreparedModel:
     jit: bool
     notes: tuple[str, ...]
 
+    @property
+    def num_samples(self) -> int:
+        """How many are on the device at once."""
+        import keras
+
+        return int(keras.tree.flatten(self.x)[0].shape[0])
+
 
 @contextmanager
 def prepared(

@@ -82,8 +82,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self.log.buffers[number].kind = "input"
 
     def is_older_than_node(self, tensor: Any) -> bool:
-        """Whether a tensor was there before the autograd node at work began."""
-        number = self.number_of(tensor)
+        """Whether a tensor was there before the autograd node at work began; not while a layer is run again for it."""
+        number = None if self.whereabouts.in_layer else self.number_of(tensor)
         return number is not None and self.log.buffers[number].first < self.whereabouts.node_began
 
     def number_of(self, tensor: Any) -> int | None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from keras.src.backend.common import global_state  # no public name leads to what Keras knows of the call under way
-from torch.utils.checkpoint import checkpoint
 
 from fitroom.backends.keras_held_back import HeldBack
 from fitroom.backends.keras_segment import Run, SegmentVariables
+from fitroom.backends.torch.computed_again import ComputedAgain
 from fitroom.backends.torch.snapshot import Snapshot
 
 _OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
@@ -26,7 +26,7 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     call: dict[str, Any] = {}
     before: list[tuple[Any, Any]] = []
 
-    def segment(*tensors: Any) -> list[Any]:
+    def segment(tensors: Sequence[Any]) -> list[Any]:
         if call:
             with _within(call), HeldBack(before):
                 return run(tensors)
@@ -36,8 +36,7 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
         call.update(_what_keras_knows())
         return outputs
 
-    # To stop early it would raise an error through Keras, which dresses up each with what the layers were given.
-    return list(checkpoint(segment, *inputs, use_reentrant=False, early_stop=False))
+    return ComputedAgain(segment, inputs).outputs()
 
 
 def _carried_out(changes: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-import torch
 from keras.src.backend.common import global_state  # no public name leads to the seed of layers that have none
 
 from fitroom.backends.keras_state import forward_state
 from fitroom.backends.torch.lent_values import helpers_of
+from fitroom.backends.torch.random_state import random_state, set_random_state
 from fitroom.backends.torch.snapshot import Snapshot
 from fitroom.backends.torch.updates import Updates
 from fitroom.backends.undisturbed import undisturbed
@@ -40,7 +40,8 @@ class Rollback:
     def all_or_nothing(self) -> Iterator[Snapshot]:
         """A step, in which statistics start as the snapshot given has them. What it raises is raised on."""
         moved, other = Snapshot(self._moved), Snapshot([*self._other, *_keras_seed()])
-        seed, random = global_state.get_global_attribute(_KERAS_SEED), self._random_state()
+        seed = global_state.get_global_attribute(_KERAS_SEED)
+        random = random_state() if self._draws_from_torch else None
         with self._updates.guarded(self._optimizers(), self._lasting):
             try:
                 yield moved
@@ -52,7 +53,8 @@ class Rollback:
                     moved.put_back()
                     other.put_back()
                     global_state.set_global_attribute(_KERAS_SEED, seed)
-                    _set_random_state(random)
+                    if random is not None:
+                        set_random_state(random)
                 if is_whole:
                     raise
                 raise StateLostError(
@@ -69,19 +71,7 @@ class Rollback:
     def _optimizers(self) -> list[Any]:
         return [self._model.optimizer, *self._helpers]
 
-    def _random_state(self) -> list[Any] | None:
-        if not self._draws_from_torch:
-            return None
-        return [torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None]
-
 
 def _keras_seed() -> list[Any]:
     generator = global_state.get_global_attribute(_KERAS_SEED)
     return [] if generator is None else [generator.state._value]
-
-
-def _set_random_state(state: list[Any] | None) -> None:
-    if state is not None:
-        torch.set_rng_state(state[0])
-        if state[1] is not None:
-            torch.cuda.set_rng_state_all(state[1])

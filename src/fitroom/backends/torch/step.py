@@ -8,16 +8,19 @@ import keras
 import torch
 
 from fitroom.backends.keras_layers import layer_paths
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
 from fitroom.backends.torch.fake_mode import DEVICE, FakeMode
 from fitroom.backends.torch.lent_values import lent_values
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import Recorder
+from fitroom.backends.torch.remat import recomputed
 from fitroom.backends.torch.step_log import StepLog
 from fitroom.backends.torch.torch_step import Observer, TorchStep, cut_step
 from fitroom.backends.torch.whereabouts import Whereabouts
-from fitroom.errors import ModelError
+from fitroom.errors import InputError, ModelError
+from fitroom.remat.value import Remat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,18 +33,24 @@ class RecordedSteps:
     """The moment at which the last of them begins."""
 
 
-def training_steps(prepared: PreparedModel, platform: Platform, part_sizes: Sequence[int] = ()) -> RecordedSteps:
+def training_steps(
+    prepared: PreparedModel,
+    platform: Platform,
+    part_sizes: Sequence[int] = (),
+    remat: str | Remat | None = None,
+) -> RecordedSteps:
     """The first steps of `fit`, given the first targets that its loss takes; in micro-batches of sizes given."""
     model = prepared.model
+    function = Rematerialisation(model, remat, recomputed).of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
-        step = TorchStep(model=model, function=model.train_step, specs=(prepared.x, y), training=True)
+        step = TorchStep(model=model, function=function, specs=(prepared.x, y), training=True)
         try:
             if len(part_sizes) > 1:
-                step = cut_step(model, step.specs, part_sizes)
+                step = cut_step(model, step.specs, part_sizes, remat)
                 step.check()
             return _recorded(step, platform)
-        except ModelError:
+        except (ModelError, InputError):
             raise
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)

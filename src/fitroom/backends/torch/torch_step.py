@@ -12,6 +12,7 @@ from fitroom.backends.torch.lent_values import torch_dtype
 from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.stepper import TorchStepper
 from fitroom.errors import ModelError
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 
@@ -57,6 +58,7 @@ class CutStep(TorchStep):
     """A step as fitroom runs it in micro-batches, each of which is copied to the device when its turn comes."""
 
     sizes: tuple[int, ...]
+    remat: str | Remat | None = None
 
     def batch(self, device: str, observer: Observer) -> Any:
         """How the micro-batches are copied: on the device there is nothing yet."""
@@ -65,7 +67,7 @@ class CutStep(TorchStep):
             observer.part_begins()
             return part.mapped(lambda spec: _zeros(spec, device, observer))
 
-        return _ObservedStepper(self.model, put, observer)
+        return _ObservedStepper(self.model, put, observer, self.remat)
 
     def check(self) -> None:
         """Make what the first batch of a training would make; raises ModelError where batches cannot be cut."""
@@ -84,8 +86,10 @@ class CutStep(TorchStep):
 
 
 class _ObservedStepper(TorchStepper):
-    def __init__(self, model: Any, put: Callable[[Batch], Batch], observer: Observer) -> None:
-        super().__init__(model, put=put)
+    def __init__(
+        self, model: Any, put: Callable[[Batch], Batch], observer: Observer, remat: str | Remat | None
+    ) -> None:
+        super().__init__(model, put=put, remat=remat)
         self.objective.assume_losses()
         self._observer = observer
 
@@ -94,10 +98,17 @@ class _ObservedStepper(TorchStepper):
         return super()._gradients(weights)
 
 
-def cut_step(model: Any, specs: tuple[Any, ...], sizes: Sequence[int]) -> CutStep:
+def cut_step(model: Any, specs: tuple[Any, ...], sizes: Sequence[int], remat: str | Remat | None = None) -> CutStep:
     """The step for parts of these sizes. Three are enough: from the second on they are alike."""
-    sizes = tuple(sizes[:3])
-    step = CutStep(model=model, function=lambda stepper: None, specs=specs, training=True, least_runs=2, sizes=sizes)
+    step = CutStep(
+        model=model,
+        function=lambda stepper: None,
+        specs=specs,
+        training=True,
+        least_runs=2,
+        sizes=tuple(sizes[:3]),
+        remat=remat,
+    )
     parts = step.parts()
     return replace(step, function=lambda stepper: stepper.train_parts(parts))
 

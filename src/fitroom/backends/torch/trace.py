@@ -39,7 +39,10 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
-        steps = training_steps(ready, platform, parts) if request.training else predict_steps(ready, platform)
+        if request.training:
+            steps = training_steps(ready, platform, parts, request.recipe.remat)
+        else:
+            steps = predict_steps(ready, platform)
         measured_bytes = measured_peak_bytes(steps.step, limit_bytes) if request.measure else None
     requests = steps.log.requests()
     unlimited = replay(requests)

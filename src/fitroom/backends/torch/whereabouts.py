@@ -63,6 +63,11 @@ class Whereabouts:
         """Start a step: what comes is forward until something is differentiated."""
         self._after_backward = False
 
+    @property
+    def in_layer(self) -> bool:
+        """Whether a layer is being called, in the forward pass or again in the backward pass."""
+        return bool(self._stack)
+
     def phase(self) -> Phase:
         """The phase under way."""
         if torch._C._current_graph_task_id() != -1:
@@ -74,6 +79,7 @@ class Whereabouts:
         """The layer at work at a moment: in the backward pass the one whose operation is being differentiated."""
         if phase != "backward":
             self._node_number = None
+        if phase != "backward" or self.in_layer:
             return self._stack[-1] if self._stack else None
         node = torch._C._current_autograd_node()
         if node is None:  # between two nodes
@@ -87,11 +93,10 @@ class Whereabouts:
             self._node_layer = self._layers[place] if place >= 0 else None
         return self._node_layer
 
-    @staticmethod
-    def kind(phase: Phase | None) -> Kind:
-        """What is made in a phase."""
+    def kind(self, phase: Phase | None) -> Kind:
+        """What is made in a phase. A layer at work makes activations, in the backward pass too."""
         kinds: dict[Phase | None, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
-        return kinds.get(phase, "other")
+        return "activations" if self.in_layer else kinds.get(phase, "other")
 
     def _heard(self, path: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def heard(*args: Any, **kwargs: Any) -> Any:

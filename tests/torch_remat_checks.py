@@ -1,0 +1,74 @@
+"""Segments computed again on PyTorch: what they leave alone, and the memory they take, real and predicted."""
+
+import contextlib
+from itertools import accumulate
+
+import keras
+import numpy as np
+import pytest
+import torch
+from keras import layers
+
+import fitroom
+from fitroom import Recipe
+from fitroom.backends.prepared import prepared
+from fitroom.backends.torch.platform import cpu
+from fitroom.backends.torch.step import training_steps
+from fitroom.backends.torch.stepper import TorchStepper
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.step import StepRequest
+from fitroom.train.batch import Batch, cut_sizes
+
+NUM_BLOCKS = 5
+IN_BLOCKS = fitroom.Remat(segments=[(f"conv{number}", f"add{number}") for number in range(NUM_BLOCKS)])
+
+
+def residual(**arguments) -> keras.Model:
+    keras.utils.set_random_seed(5)
+    inputs = keras.Input((32, 32, 3))
+    x = layers.Conv2D(8, 3, padding="same", name="stem")(inputs)
+    for number in range(NUM_BLOCKS):
+        y = layers.Conv2D(8, 3, padding="same", use_bias=False, name=f"conv{number}")(x)
+        y = layers.BatchNormalization(name=f"norm{number}")(y)
+        y = layers.Dropout(0.2, name=f"drop{number}")(layers.Activation("relu", name=f"relu{number}")(y))
+        x = layers.Add(name=f"add{number}")([x, y])
+    x = layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(inputs, layers.Dense(10, activation="softmax", dtype="float32")(x))
+    model.compile("adam", "sparse_categorical_crossentropy", **arguments)
+    return model
+
+
+def batch_of(size: int) -> Batch:
+    return Batch(x=np.zeros((size, 32, 32, 3), "float32"), y=np.zeros(size, "int32"))
+
+
+def real_peak(model, batch_size, micro_batch, remat):
+    """The most that the third step had on PyTorch's CPU allocator, beyond what it found there."""
+    stepper, batch = TorchStepper(model, remat=remat), batch_of(batch_size)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        for _ in range(3):
+            with torch.profiler.record_function("a step"):
+                logs = stepper.train(batch, micro_batch)  # noqa: F841 - held, as `fit` holds it
+    events = sorted(profiler.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    last_step = max(event.start_ns() for event in events if event.name() == "a step")
+    sizes = [event.nbytes() for event in events if event.name() == "[memory]" and event.start_ns() >= last_step]
+    return max(accumulate(sizes))
+
+
+def traced_peak(model, batch_size, micro_batch, remat):
+    """The same as traced for the CPU, without the batch, which stays in NumPy's memory there."""
+    recipe = Recipe(micro_batch=micro_batch, remat=remat)
+    request = StepRequest(batch_size=batch_size, card=find_card("T4"), recipe=recipe)
+    with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
+        steps = training_steps(ready, cpu(), cut_sizes(batch_size, micro_batch), remat)
+    events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
+    start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)
+    sizes = [(buffer, buffer.size_bytes if made else -buffer.size_bytes) for buffer, made in events[start:]]
+    return max(accumulate(size for buffer, size in sizes if buffer.kind != "input"))
+
+
+@pytest.mark.parametrize("micro_batch", [16, 8])
+def test_the_peak_falls_and_is_the_one_that_tracing_finds(micro_batch, never_collected):
+    real = real_peak(residual(), 16, micro_batch, IN_BLOCKS)
+    assert real < 0.6 * real_peak(residual(), 16, micro_batch, None)
+    assert traced_peak(residual(), 16, micro_batch, IN_BLOCKS) == pytest.approx(real, rel=0.02)
