@@ -58,7 +58,8 @@ class Predictor:
             # Here the error is gone, and with it all that its traceback held.
             if size == 1:
                 raise OutOfMemoryError(
-                    "Out of memory with one picture at once.", hint="KERAS_BACKEND on the CPU, or a smaller model"
+                    "Out of memory with one picture at once.",
+                    hint="end what else uses the card; or predict on the CPU, with CUDA_VISIBLE_DEVICES= before the command",
                 )
             size = self.batch_size = -(-size // 2)
             self._stepper.forget()

@@ -18,7 +18,7 @@ BACKENDS = ("jax", "tensorflow", "torch")
 WIDTH = 100
 
 
-@click.command("gpus")
+@click.command("gpus", epilog="Exit codes: 0 done; 1 a card that is not known; 2 wrong usage.")
 @click.argument("name", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print plain JSON and nothing else.")
 def command(name: tuple[str, ...], as_json: bool) -> None:

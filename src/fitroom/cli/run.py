@@ -10,8 +10,12 @@ import click
 from fitroom.errors import FitroomError, InputError
 from fitroom.recipe import Recipe
 
+_EPILOG = (
+    "Exit codes: the script's own; 1 it raised, or cannot be trained; 2 wrong usage; 130 and 143 stopped by a signal."
+)
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+
+@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The most samples at once from the start.")
 @click.option("--run-dir", metavar="FOLDER", help="Keep checkpoints here; the same command goes on after a kill.")
 @click.argument("script", type=click.Path(path_type=Path))

@@ -26,12 +26,20 @@ _EPILOG = (
 @click.argument("folder", required=False, type=click.Path())
 @click.option(
     "--model",
+    metavar="MODEL",
     default="xception",
     show_default=True,
     shell_complete=complete_models,
     help="A name of keras.applications, a .keras file, or file.py:function.",
 )
-@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, metavar="N")
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Times through the pictures.",
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(min=1),
@@ -58,10 +66,10 @@ _EPILOG = (
 @shared.gpu("As if it were this card, such as 'RTX 3060'.")
 @shared.micro_batch("The most pictures at once.  [default: the most that the estimate says fit]")
 @shared.precision(
-    "auto, float32, mixed_bfloat16 or mixed_float16.",
+    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto, what the card does well.",
     "auto",
     default="auto",
-    show_default="auto: what the card does well",
+    show_default=True,
 )
 @shared.jit
 @shared.optimizer("Any of keras.optimizers.", default="adam", show_default=True)
@@ -71,7 +79,13 @@ _EPILOG = (
     metavar="RATE",
     help="The highest; it warms up and falls along a cosine.  [default: Keras's own; a tenth of it when fine-tuning]",
 )
-@click.option("--label-smoothing", type=click.FloatRange(0, 1, max_open=True), default=0.0, metavar="PART")
+@click.option(
+    "--label-smoothing",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="PART",
+    help="How much of a label is not believed, such as 0.1.",
+)
 @click.option(
     "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without a better one."
 )
@@ -100,7 +114,7 @@ _EPILOG = (
 )
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of everything random.")
 @click.option("--cache", type=click.Choice(["ram", "disk"]), help="Keep decoded pictures.")
-@click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE")
+@click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="The most that --cache takes.")
 @click.option("--strict", is_flag=True, help="Stop at files that are no pictures instead of leaving them out.")
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode.  [default: as many as cores]"
