@@ -1,0 +1,118 @@
+"""The search for segments, against trying everything; on made-up chains, so that no framework is needed."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fitroom
+from fitroom.remat.chain import Chain
+from fitroom.remat.cover import cover_of
+from fitroom.remat.needs import Needs
+from fitroom.remat.search import Search
+from fitroom.remat.segment import Segment
+
+NUM_CALLS = 9
+
+
+def drawn_chain(seed, *, branching):
+    """Calls that each make one tensor, used by the next and, in a branching one, by some later call too."""
+    random = np.random.default_rng(seed)
+    made = np.arange(-1, NUM_CALLS)
+    users = [{number + 1} for number in range(NUM_CALLS - 1)] + [{NUM_CALLS}]
+    for number in range(NUM_CALLS - 2):
+        if branching and random.random() < 0.4:
+            users[number].add(int(random.integers(number + 2, NUM_CALLS)))
+    needs = [Needs(inputs=bool(random.random() < 0.6), outputs=bool(random.random() < 0.3)) for _ in range(NUM_CALLS)]
+    sizes = np.concatenate([[0], random.integers(1, 50, NUM_CALLS)])
+    needed = [0]
+    for number in range(NUM_CALLS):
+        by_users = any(user < NUM_CALLS and needs[user].inputs for user in users[number])
+        needed.append(int(sizes[number + 1]) if needs[number].outputs or by_users else 0)
+    operations = random.integers(1, 100, NUM_CALLS)
+    return Chain(
+        made=made,
+        last_used=np.array([0, *(max(each) for each in users)]),
+        tensor_bytes=sizes,
+        needed_bytes=np.array(needed),
+        extra_bytes=random.integers(0, 5, NUM_CALLS),
+        made_bytes=sizes[1:],
+        operations=operations,
+        efforts=operations,
+        users=tuple(tuple(sorted(user for user in each if user < NUM_CALLS)) for each in users),
+        needs=tuple(needs),
+    )
+
+
+def every_cover(search):
+    """All choices of segments between the search's boundaries."""
+    bounds = [int(bound) for bound in search.boundaries]
+    for count in range(len(bounds) + 1):
+        for chosen in itertools.combinations(bounds, count):
+            pairs = list(itertools.pairwise(chosen))
+            for kept in itertools.product((True, False), repeat=len(pairs)):
+                segments = [Segment(start=a, stop=b) for (a, b), is_in in zip(pairs, kept, strict=True) if is_in]
+                yield cover_of(search.chain, segments)
+
+
+@pytest.mark.parametrize("branching", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_choice_of_segments_is_cheaper_within_any_budget(seed, branching):
+    search = Search(drawn_chain(seed, branching=branching))
+    covers = {cover.segments: cover for cover in every_cover(search)}.values()
+    smallest = min(cover.peak_bytes for cover in covers)
+    assert search.smallest_peak_bytes == smallest
+    assert search.cheapest(smallest - 1) is None
+    for budget in sorted({cover.peak_bytes for cover in covers}):
+        found = cover_of(search.chain, search.cheapest(budget))
+        assert found.peak_bytes <= budget
+        assert found.operations == min(cover.operations for cover in covers if cover.peak_bytes <= budget)
+
+
+def test_less_memory_never_costs_less():
+    search = Search(drawn_chain(5, branching=True))
+    budgets = range(search.smallest_peak_bytes, search.chain.plain_peak_bytes + 1)
+    operations = [cover_of(search.chain, search.cheapest(budget)).operations for budget in budgets]
+    assert operations == sorted(operations, reverse=True)
+    assert operations[-1] == 0
+
+
+def test_the_last_call_of_a_segment_is_not_run_again_where_its_output_is_kept_anyway():
+    """Convolution, normalisation, activation, convolution: the second convolution only makes what is kept."""
+    needs = (Needs(inputs=True), Needs(inputs=True), Needs(outputs=True), Needs(inputs=True), Needs(inputs=True))
+    chain = Chain(
+        made=np.arange(-1, 5),
+        last_used=np.arange(6),
+        tensor_bytes=np.array([0, 8, 8, 8, 8, 8]),
+        needed_bytes=np.array([0, 8, 0, 8, 8, 0]),
+        extra_bytes=np.zeros(5, np.int64),
+        made_bytes=np.full(5, 8),
+        operations=np.array([100, 1, 1, 100, 1]),
+        efforts=np.array([100, 1, 1, 100, 1]),
+        users=((1,), (2,), (3,), (4,), ()),
+        needs=needs,
+    )
+    assert list(chain.recomputed_before(4)) == [True, True, True, False]
+    assert cover_of(chain, [Segment(start=1, stop=4)]).operations == 2
+
+
+def test_a_recipe_with_segments_survives_its_dictionary():
+    for remat in ("blocks", fitroom.Remat(budget="6GiB"), fitroom.Remat(segments=[("conv1", "add"), "conv2"])):
+        recipe = fitroom.Recipe(remat=remat)
+        assert fitroom.Recipe(**recipe.to_dict()) == recipe
+    assert fitroom.Recipe(remat=fitroom.Remat(budget="6GiB")).to_dict() == {"remat": {"budget": "6GiB"}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: fitroom.Recipe(remat="block"), "Unknown remat"),
+        (lambda: fitroom.Remat(), "either `segments` or `budget`"),
+        (lambda: fitroom.Remat(segments=["a"], budget="6GiB"), "Received: both"),
+        (lambda: fitroom.Remat(budget="six"), "A size must be a positive number"),
+        (lambda: fitroom.Remat(segments=[("a", "b", "c")]), "first and its last layer"),
+    ],
+)
+def test_what_is_no_remat_says_so(wrong, said):
+    with pytest.raises(fitroom.InputError, match=said):
+        wrong()
