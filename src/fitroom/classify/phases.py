@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.classify.network import Network
+from fitroom.classify.records import MODEL_FILE
 from fitroom.train.run.place import RUN_FILE, read_run
 
 _HEAD = "head.keras"
@@ -35,8 +36,10 @@ class Phase:
         """Say which layers are trained. What has batch statistics keeps them from the first stretch on."""
         network.model.trainable = True
         for layer in network.body:
-            is_statistics = type(layer).__name__ == "BatchNormalization"
-            layer.trainable = not (self.frozen or (self.after is not None and is_statistics))
+            layer.trainable = not self.frozen
+            for inner in layer._flatten_layers() if self.after is not None else ():
+                if type(inner).__name__ == "BatchNormalization":
+                    inner.trainable = False
 
 
 def phases_of(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[Phase]:
@@ -56,11 +59,10 @@ def turn(folder: Path, network: Network, phase: Phase) -> None:
     """Make the folder ready for a stretch that follows another, and give the network that one's weights."""
     if phase.after is None:
         return
-    model_file = folder / "model.keras"
     kept = read_run(folder / RUN_FILE)
     if kept is not None and kept["epochs"] == phase.after.epochs:
         if not (folder / _HEAD).exists():
-            os.replace(model_file, folder / _HEAD)
+            os.replace(folder / MODEL_FILE, folder / _HEAD)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         (folder / RUN_FILE).unlink()
     network.model.load_weights(folder / _HEAD)

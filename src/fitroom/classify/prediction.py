@@ -59,7 +59,7 @@ class Predictor:
             if size == 1:
                 raise OutOfMemoryError(
                     "Out of memory with one picture at once.",
-                    hint="end what else uses the card; or predict on the CPU, with CUDA_VISIBLE_DEVICES= before the command",
+                    hint="end what else uses the card, or hide it: CUDA_VISIBLE_DEVICES= before the command",
                 )
             size = self.batch_size = -(-size // 2)
             self._stepper.forget()

@@ -61,13 +61,9 @@ def _callbacks(prepared: Prepared, phase: Phase, view: Listener) -> list[Any]:
         limit_bytes=machine.budget.bytes if machine.budget else None,
         listeners=[view, *_tensorboard(prepared)],
     )
-    if phase.is_last:
-        callbacks: list[Any] = [recorder, BestEpoch(prepared.options.early_stopping)]
-    else:
-        callbacks = [recorder]
-    if phase.after is not None:
-        callbacks.append(_follow(recorder, prepared, phase))
-    return callbacks
+    best = [BestEpoch(prepared.options.early_stopping)] if phase.is_last else []
+    following = [_follow(recorder, prepared, phase)] if phase.after is not None else []
+    return [recorder, *best, *following]
 
 
 def _follow(recorder: Recorder, prepared: Prepared, phase: Phase) -> Any:
