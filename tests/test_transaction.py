@@ -69,6 +69,14 @@ def test_one_sample_that_does_not_fit_says_what_there_was_and_what_to_try():
     assert "fitroom estimate" in raised.value.hint
 
 
+def test_memory_that_is_not_given_back_is_named_as_the_cause():
+    steps = transaction(samples_that_fit=2)
+    steps.backend._gpu_memory.allocate(2 * SAMPLE_BYTES)
+    with pytest.raises(OutOfMemoryError) as raised:
+        steps.train(batch_of(4))
+    assert "although nothing runs" in raised.value.hint
+
+
 def test_a_batch_that_cannot_be_cut_says_why():
     steps = transaction(samples_that_fit=2)
     steps.stepper = FakeStepper(steps.backend._gpu_memory, why_whole="the model brings its own `train_step`")

@@ -20,6 +20,16 @@ BATCH_STATISTICS = (
     "as far as with the whole batch."
 )
 
+_TOO_LARGE = (
+    "smaller pictures, mixed precision, a smaller model or a leaner optimizer; `fitroom estimate` shows where the "
+    "memory goes. What was trained so far is intact"
+)
+_NOT_GIVEN_BACK = (
+    "most of the memory is taken although nothing runs. Something else holds it, or XLA does not give back what a "
+    "failed attempt took, as in TensorFlow's jitted steps: start again with a micro_batch that fits (`fitroom estimate "
+    "--micro-batch N`), or with jit_compile=False. What was trained so far is intact"
+)
+
 
 class Transaction:
     """The steps of one run. Training and validation each have a size of their own."""
@@ -98,9 +108,13 @@ class Transaction:
         if samples <= 1:
             raise OutOfMemoryError(
                 f"Out of memory in {what} with one sample at once. The framework said: {said}{room}",
-                hint="smaller pictures, mixed precision, a smaller model or a leaner optimizer; "
-                "`fitroom estimate` shows where the memory goes. What was trained so far is intact",
+                hint=_NOT_GIVEN_BACK if self._is_full() else _TOO_LARGE,
             )
+
+    def _is_full(self) -> bool:
+        """Whether little is free although nothing runs."""
+        reading = self.backend.read_memory(self.backend.devices()[0])
+        return bool(reading.limit_bytes and reading.in_use_bytes and reading.in_use_bytes > reading.limit_bytes / 2)
 
     def _room(self) -> str:
         """What there is, in words, as far as the framework counts it."""
