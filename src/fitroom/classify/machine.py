@@ -60,6 +60,7 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     with silenced() as held:
         why_not = limit_memory(name, asked.bytes) if asked else None
         loaded = current_backend()
+        loaded.fail_at_once()
         device = loaded.devices()[0]
         limit_bytes = loaded.read_memory(device).limit_bytes
     on_card = gpus[0] if gpus and device.kind == "gpu" else None

@@ -11,6 +11,9 @@ from fitroom.estimating.result import Estimate
 from fitroom.recipe import Recipe
 from fitroom.units import format_bytes
 
+_PART_TO_FILL = 0.97
+"""Of the budget. Validation and saving leave small blocks between the large ones, and running out costs a compile."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -33,7 +36,7 @@ def choose_micro_batch(
             why=f"No estimate is needed, since memory has no limit on {machine.where}: training begins with {whole}.",
         )
     budget = f"{format_bytes(machine.budget.bytes)} ({machine.budget.source})"
-    limit_bytes = machine.budget.bytes
+    limit_bytes = int(_PART_TO_FILL * machine.budget.bytes)
 
     def at(samples: int) -> Estimate:
         say(f"estimating a step with {samples} of {batch_size} samples at once")
