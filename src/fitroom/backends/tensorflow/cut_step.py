@@ -8,10 +8,13 @@ from tensorflow.python.ops.resource_variable_ops import UninitializedVariable  #
 
 from fitroom.backends.keras_layers import owners_of_variables
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.tensorflow.functions import StepFunctions
 from fitroom.backends.tensorflow.moves import Moves
+from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, given_targets, traced_step
+from fitroom.remat.value import Remat
 
 _SHARE = 0.5
 """Of a part in the batch. Any will do that no compiler can leave out."""
@@ -25,7 +28,7 @@ class CutStep:
     update: TensorFlowStep
 
 
-def cut_step(prepared: PreparedModel) -> CutStep:
+def cut_step(prepared: PreparedModel, remat: str | Remat | None = None) -> CutStep:
     """The step of `fitroom.fit` in parts of the prepared size, with the first targets that the loss takes."""
     model = prepared.model
     objective = Objective(model)
@@ -47,8 +50,10 @@ def cut_step(prepared: PreparedModel) -> CutStep:
     def update(data: Any) -> dict[str, Any]:
         return functions.finish(given(), tf.constant(1))
 
+    in_segments = Rematerialisation(model, remat, recomputed).of_step(part, prepared.num_samples)
+
     def make(data: Any) -> CutStep:
-        steps = traced_step(model, part, data), traced_step(model, update, ())
+        steps = traced_step(model, in_segments, data), traced_step(model, update, ())
         first, last = (replace(step, variables=(*step.variables, *sums)) for step in steps)
         return CutStep(part=replace(first, returns_gradients=True), update=replace(last, holds_old=True))
 

@@ -59,7 +59,7 @@ def measured_peak_bytes_of_parts(
         lambda spec: tf.TensorSpec((request.batch_size, *spec.shape[1:]), spec.dtype), step.part.specs
     )
     x, y = _zeros_of(specs)
-    stepper, batch = TensorFlowStepper(model, jit=jit), Batch(x=x, y=y)
+    stepper, batch = TensorFlowStepper(model, jit=jit, remat=request.recipe.remat), Batch(x=x, y=y)
     micro_batch = request.recipe.samples_at_once(request.batch_size)
     return _steady_peak_bytes(lambda: stepper.train(batch, micro_batch), before_bytes, device)
 

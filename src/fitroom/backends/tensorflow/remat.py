@@ -11,7 +11,7 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext  
 from fitroom.backends.keras_held_back import HeldBack
 from fitroom.backends.keras_segment import Run, SegmentVariables
 
-SCOPE = "recomputed"
+_SCOPE = "recomputed"
 """Stands in the names of operations that are run again."""
 
 _Values = Sequence[tuple[Any, Any]]
@@ -21,14 +21,14 @@ _Values = Sequence[tuple[Any, Any]]
 def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
-    The segment becomes a function of its inputs and its weights. What it changes is held back while it runs, and takes
-    effect after the first run alone.
+    The segment becomes a function of its inputs and its variables' values. What it changes is held back while it runs,
+    and takes effect after the first run alone.
     """
-    num_inputs = len(inputs)
+    owned = (*variables.trainable, *variables.non_trainable, *variables.seeds)
+    num_inputs, num_sources = len(inputs), len(inputs) + len(variables.trainable)
 
-    def outputs_of(given: Sequence[Any], state: _Values) -> tuple[list[Any], _Values]:
-        weights = zip(variables.trainable, given[num_inputs:], strict=True)
-        with HeldBack([*weights, *state]) as scope:
+    def outputs_of(given: Sequence[Any], others: _Values) -> tuple[list[Any], _Values]:
+        with HeldBack([*zip(owned, given[num_inputs:], strict=True), *others]) as scope:
             outputs = run(given[:num_inputs])
         return outputs, scope.changes
 
@@ -41,19 +41,26 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
         before = [(variable, tf.convert_to_tensor(variable._value)) for variable, _ in changed]
 
         def gradient(*upstream: Any) -> Any:
-            with tf.name_scope(SCOPE), _not_before(given, upstream) as (sources, upstream):
-                with tf.GradientTape() as tape:
-                    tape.watch([each for each in sources if each.dtype.is_floating])
-                    outputs, _ = outputs_of(sources, before)
-            pairs = [pair for pair in zip(outputs, upstream, strict=True) if pair[0].dtype.is_floating]
-            return tape.gradient([each for each, _ in pairs], sources, output_gradients=[each for _, each in pairs])
+            again = _not_before(given, upstream)
+            with tf.name_scope(_SCOPE), again as (given_again, arrived), tf.GradientTape() as tape:
+                sources = given_again[:num_sources]
+                tape.watch([each for each in sources if each.dtype.is_floating])
+                outputs, _ = outputs_of(given_again, before)
+            pairs = [pair for pair in zip(outputs, arrived, strict=True) if pair[0].dtype.is_floating]
+            found = tape.gradient([each for each, _ in pairs], sources, output_gradients=[each for _, each in pairs])
+            return [*found, *[None] * (len(given) - num_sources)]
 
         return outputs, gradient
 
-    outputs = segment(*inputs, *(tf.convert_to_tensor(variable._value) for variable in variables.trainable))
+    outputs = segment(*inputs, *(tf.convert_to_tensor(variable._value) for variable in owned))
     for variable, value in changes:
         variable.assign(value)
     return list(outputs)
+
+
+def is_recomputed(name: str) -> bool:
+    """Whether an operation of this name is part of a second run."""
+    return f"{_SCOPE}/" in name
 
 
 @contextmanager

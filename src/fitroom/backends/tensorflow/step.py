@@ -8,9 +8,12 @@ import keras
 import tensorflow as tf
 
 from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
+from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
-from fitroom.errors import ModelError
+from fitroom.backends.tensorflow.remat import recomputed
+from fitroom.errors import InputError, ModelError
 from fitroom.estimating.timeline import Kind
+from fitroom.remat.value import Remat
 
 Made = TypeVar("Made")
 
@@ -77,10 +80,11 @@ class TensorFlowStep:
         return {inner.op.name: by_handle.get(id(outer)) for outer, inner in self.concrete.graph.captures}
 
 
-def training_step(prepared: PreparedModel) -> TensorFlowStep:
+def training_step(prepared: PreparedModel, remat: str | Remat | None = None) -> TensorFlowStep:
     """The step of `fit`, given the first targets that its loss takes."""
     model = prepared.model
-    return given_targets(prepared, lambda data: traced_step(model, model.train_step, data))
+    function = Rematerialisation(model, remat, recomputed).of_step(model.train_step, prepared.num_samples)
+    return given_targets(prepared, lambda data: traced_step(model, function, data))
 
 
 def given_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_loss: bool = False) -> Made:
@@ -91,6 +95,8 @@ def given_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_
         try:
             _build_trackers(model, prepared.x, candidate, with_loss=with_loss)
             return make((x, _tensor_specs(candidate)))
+        except InputError:
+            raise  # about what was asked for, such as a budget
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
     raise ModelError(

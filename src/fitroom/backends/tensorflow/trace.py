@@ -64,7 +64,7 @@ def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | CutSte
     if not request.training:
         return predict_step(ready)
     is_cut = (request.recipe.micro_batch or request.batch_size) < request.batch_size
-    return cut_step(ready) if is_cut else training_step(ready)
+    return (cut_step if is_cut else training_step)(ready, request.recipe.remat)
 
 
 def _find(

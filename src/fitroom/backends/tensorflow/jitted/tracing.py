@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.remat import is_recomputed
 from fitroom.backends.tensorflow.step import TensorFlowStep
 
 _TRACED_DIFFERENTLY = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Slice")
@@ -12,7 +13,8 @@ _TRACED_DIFFERENTLY = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "
 
 def as_jitted(step: TensorFlowStep) -> TensorFlowStep:
     """The step with the graph that XLA is given; most steps have the same graph either way."""
-    if not any(operation.type in _TRACED_DIFFERENTLY for operation in step.concrete.graph.get_operations()):
+    operations = step.concrete.graph.get_operations()
+    if not any(each.type in _TRACED_DIFFERENTLY or is_recomputed(each.name) for each in operations):
         return step
     jitted = tf.function(step.function, autograph=False, jit_compile=True)
     return replace(step, concrete=jitted.get_concrete_function(step.specs))
