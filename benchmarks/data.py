@@ -3,8 +3,9 @@
     python benchmarks/data.py [--folder FLOWERS] [--rounds 5]    # and pictures of 2,000 pixels, made here
     python benchmarks/data.py --page [--check]                   # the table of docs/data.md from the results
 
-Each way runs in a process of its own, one after the other in every round, so that what else the machine does falls on
-all of them; ratios are taken within a round. Files are in the system's cache. Appends to results/data.jsonl.
+Each way lives in a process of its own. In every round each reads all pictures once, one way after the other, so that
+what else the machine does falls on all of them; ratios are taken within a round. The files are in the system's cache,
+and the first epoch of each does not count. Appends to results/data.jsonl.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,10 +38,11 @@ def main() -> None:
     """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="photos, a folder per class; default: small ones made here")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--pictures", type=int, default=240, help="of 2,000 pixels")
+    parser.add_argument("--photos", type=int, default=1000, help="so many of the folder's, evenly taken")
+    parser.add_argument("--pictures", type=int, default=80, help="of 2,000 pixels")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -48,7 +52,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["FITROOM_CACHE_DIR"] = f"{scratch}/cache"
-        small = arguments.folder or made(Path(scratch) / "small", 1000, (320, 240))
+        small = Path(scratch) / "photos"
+        if arguments.folder is None:
+            made(small, arguments.photos, (320, 240))
+        else:
+            sample(arguments.folder, small, arguments.photos)
         sets = {"photos": small, "2,000 pixels": made(Path(scratch) / "large", arguments.pictures, (2000, 1500))}
         for name, folder in sets.items():
             described = facts(name, folder) | {key: getattr(arguments, key) for key in ("image_size", "batch_size")}
@@ -60,25 +68,41 @@ def main() -> None:
 def measure(folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Every way in every round, and what came out for each."""
     rounds: list[dict[str, dict[str, float]]] = []
-    for number in range(arguments.rounds):
-        rounds.append({})
-        order = list(WAYS)[number % len(WAYS) :] + list(WAYS)[: number % len(WAYS)]
-        for way in order:
-            rounds[-1][way] = found = run(way, folder, arguments)
-            speed = found["pictures"] / found["seconds"]
-            print(f"{folder.name} {way}: {speed:.0f} pictures/s, {found['data_bytes'] / 2**20:.0f} MiB", flush=True)
+    with ExitStack() as stack:
+        children = {way: stack.enter_context(started(way, folder, arguments)) for way in WAYS}
+        for number in range(arguments.rounds):
+            rounds.append({})
+            start = number % len(WAYS)
+            for way in [*WAYS][start:] + [*WAYS][:start]:
+                rounds[-1][way] = found = json.loads(answer(children[way], "go\n"))
+                speed = found["pictures"] / found["seconds"]
+                print(f"{folder.name} {way}: {speed:.0f} pictures/s, {found['data_bytes'] / 2**20:.0f} MiB", flush=True)
     return [summed_up(way, rounds) for way in WAYS]
 
 
-def run(way: str, folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
-    """One process."""
-    script, sizes = str(HERE / "data_ways.py"), [str(arguments.image_size), str(arguments.batch_size)]
-    done = subprocess.run(
-        [sys.executable, script, way, str(folder), *sizes], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"{way}: {done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+@contextmanager
+def started(way: str, folder: Path, arguments: argparse.Namespace) -> Iterator[subprocess.Popen[str]]:
+    """A process that has read the folder once."""
+    command = [sys.executable, str(HERE / "data_ways.py"), way, str(folder)]
+    sizes = [str(arguments.image_size), str(arguments.batch_size)]
+    child = subprocess.Popen([*command, *sizes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        answer(child, "")
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def answer(child: subprocess.Popen[str], question: str) -> str:
+    """The next line that it says."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(question)
+    child.stdin.flush()
+    found = child.stdout.readline()
+    if not found:
+        raise SystemExit(f"it ended with {child.wait()}")
     return found
 
 
@@ -114,6 +138,15 @@ def facts(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def sample(folder: Path, into: Path, number: int) -> None:
+    """Links to some of the photos."""
+    files = sorted(path for path in folder.glob("*/*.jpg"))
+    for path in files[:: -(-len(files) // number)]:
+        link = into / path.parent.name / path.name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.resolve())
+
+
 def made(folder: Path, number: int, size: tuple[int, int]) -> Path:
     """JPEG files with forms and grain, as photos have them."""
     random = np.random.default_rng(0)
@@ -128,7 +161,7 @@ def made(folder: Path, number: int, size: tuple[int, int]) -> Path:
 
 
 def write_page(*, check: bool) -> None:
-    """The last results as tables."""
+    """The results as tables."""
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     written = f"{before}{BEGIN}\n{tables()}{END}{rest.split(END)[1]}"
@@ -138,29 +171,44 @@ def write_page(*, check: bool) -> None:
 
 
 def tables() -> str:
-    """One for each set."""
-    last = {(line["set"], line["way"]): line for line in map(json.loads, RESULTS.read_text().splitlines())}
+    """One for each set, over the rounds of all runs on record."""
+    found = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     parts = []
-    for name in dict.fromkeys(name for name, _ in last):
-        lines = [line for (one, _), line in last.items() if one == name]
+    for name in dict.fromkeys(line["set"] for line in found):
+        lines = [pooled([line for line in found if (line["set"], line["way"]) == (name, way)]) for way in WAYS]
         first = lines[0]
         mean = first["file_bytes"] / first["num_pictures"] / 1000
         parts.append(
             f"{first['num_pictures']:,} JPEG files ({name}, {mean:,.0f} kB each on average) to {first['image_size']} "
-            f"pixels, batches of {first['batch_size']}, {first['cores']} cores, {first['date']}; medians of "
-            f"{len(first['pictures_per_second'])} rounds, the ratio with its range:\n\n"
+            f"pixels, batches of {first['batch_size']}, {first['cores']} cores under a load of {first['load']}, "
+            f"{first['date']}; medians of {len(first['pictures_per_second'])} rounds, the ratio with its range:\n\n"
             "| way | pictures/s | fitroom is faster by | processor time a picture | memory for the data |\n"
             "|---|---:|---:|---:|---:|\n" + "".join(map(_row, lines))
         )
     return "\n".join(parts)
 
 
+def pooled(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs as one."""
+    each_round = {
+        name: [value for line in lines for value in line[name]]
+        for name in ("pictures_per_second", "fitroom_is_faster_by")
+    }
+    each_run = {
+        name: median(line[name] for line in lines) for name in ("processor_microseconds", "data_bytes", "peak_bytes")
+    }
+    loads = " and ".join(str(line["load"]) for line in lines)
+    return lines[-1] | each_round | each_run | {"load": loads}
+
+
 def _row(line: dict[str, Any]) -> str:
     ratios = line["fitroom_is_faster_by"]
-    ratio = "" if line["way"] == "fitroom" else f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    ratio = (
+        "" if line["way"].startswith("fitroom") else f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
     return (
         f"| {line['way']} | {median(line['pictures_per_second']):,.0f} | {ratio} | "
-        f"{line['processor_microseconds']:,} µs | {line['data_bytes'] / 2**20:,.0f} MiB |\n"
+        f"{line['processor_microseconds']:,.0f} µs | {line['data_bytes'] / 2**20:,.0f} MiB |\n"
     )
 
 

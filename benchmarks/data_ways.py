@@ -2,17 +2,19 @@
 
     python benchmarks/data_ways.py WAY FOLDER IMAGE_SIZE BATCH_SIZE
 
-Every way decodes all pictures of a folder per class once, in random order, to a square out of shape (which is what
-all of them do), in batches, on two workers; and prints one line of JSON.
+Every way decodes all pictures of a folder per class, in random order, to a square out of shape (which is what all of
+them do), in batches, on two workers. After a first epoch that does not count, each line on stdin is answered by another
+epoch and one line of JSON.
 """
 
+import itertools
 import json
 import os
 import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +29,11 @@ class Peak:
     def __init__(self) -> None:
         self.process = psutil.Process()
         self.start_bytes = self.peak_bytes = self._now()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look for the last time."""
-        self._over.set()
-        self._thread.join()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.1):
+        while True:
+            time.sleep(0.2)
             self.peak_bytes = max(self.peak_bytes, self._now())
 
     def _now(self) -> int:
@@ -58,25 +54,26 @@ def measured(batches: Iterable[Any]) -> dict[str, float]:
     return {"pictures": pictures, "seconds": seconds, "processor_seconds": _processor_seconds() - used}
 
 
-def fitroom_way(folder: str, size: int, batch: int, **options: Any) -> list[Iterable[Any]]:
-    """Two epochs of `fitroom.data.images`."""
+def fitroom_way(folder: str, size: int, batch: int, **options: Any) -> Iterator[Iterable[Any]]:
+    """`fitroom.data.images` as `fitroom.fit` reads it."""
     from fitroom.data import images
     from fitroom.train.sources import source_of
 
     pictures = images(folder, size, batch, validation=0, resize="stretch", workers=WORKERS, **options)
     source = source_of(pictures.train)
-    return [((one.x, one.y) for one in source.epoch(epoch)) for epoch in range(2)]
+    for epoch in itertools.count():
+        yield ((one.x, one.y) for one in source.epoch(epoch))
 
 
-def keras_way(folder: str, size: int, batch: int) -> list[Iterable[Any]]:
+def keras_way(folder: str, size: int, batch: int) -> Iterator[Iterable[Any]]:
     """`keras.utils.image_dataset_from_directory` as it is."""
     import keras
 
     dataset = keras.utils.image_dataset_from_directory(folder, image_size=(size, size), batch_size=batch, verbose=False)
-    return [dataset]
+    return itertools.repeat(dataset)
 
 
-def tf_data_way(folder: str, size: int, batch: int) -> list[Iterable[Any]]:
+def tf_data_way(folder: str, size: int, batch: int) -> Iterator[Iterable[Any]]:
     """tf.data as in TensorFlow's tutorial on pictures."""
     import tensorflow as tf
 
@@ -87,10 +84,10 @@ def tf_data_way(folder: str, size: int, batch: int) -> list[Iterable[Any]]:
         return tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), [size, size]), label
 
     made = files.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(batch).prefetch(tf.data.AUTOTUNE)
-    return [made]
+    return itertools.repeat(made)
 
 
-def torch_way(folder: str, size: int, batch: int) -> list[Iterable[Any]]:
+def torch_way(folder: str, size: int, batch: int) -> Iterator[Iterable[Any]]:
     """A torch DataLoader with two worker processes that decode with Pillow."""
     import numpy as np
     import torch
@@ -107,7 +104,7 @@ def torch_way(folder: str, size: int, batch: int) -> list[Iterable[Any]]:
                 small = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
             return torch.from_numpy(np.array(small)), labels[number]
 
-    return [torch.utils.data.DataLoader(Pictures(), batch, shuffle=True, num_workers=WORKERS)]
+    return itertools.repeat(torch.utils.data.DataLoader(Pictures(), batch, shuffle=True, num_workers=WORKERS))
 
 
 def _files(folder: str) -> tuple[list[str], list[int]]:
@@ -121,7 +118,7 @@ def _processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-WAYS: dict[str, tuple[str, Callable[..., list[Iterable[Any]]], dict[str, Any]]] = {
+WAYS: dict[str, tuple[str, Callable[..., Iterator[Iterable[Any]]], dict[str, Any]]] = {
     "fitroom": ("torch", fitroom_way, {}),
     "fitroom, cache in memory": ("torch", fitroom_way, {"cache": "ram"}),
     "fitroom, cache on disk": ("torch", fitroom_way, {"cache": "disk"}),
@@ -135,7 +132,7 @@ WAYS: dict[str, tuple[str, Callable[..., list[Iterable[Any]]], dict[str, Any]]] 
 
 
 def main() -> None:
-    """One way, one line."""
+    """One way, an epoch for each line."""
     way, folder, size, batch = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     backend, make, options = WAYS[way]
     os.environ |= {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
@@ -146,12 +143,13 @@ def main() -> None:
     if backend == "torch":
         import torch  # noqa: F401
     peak = Peak()
-    epochs = [measured(batches) for batches in make(folder, size, batch, **options)]
-    peak.stop()
-    if "cache" in options:
-        epochs = epochs[1:]
-    found = epochs[0] | {"peak_bytes": peak.peak_bytes, "data_bytes": peak.peak_bytes - peak.start_bytes}
-    print(json.dumps(found))
+    epochs = make(folder, size, batch, **options)
+    measured(next(epochs))
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        found = measured(next(epochs))
+        used = {"peak_bytes": peak.peak_bytes, "data_bytes": peak.peak_bytes - peak.start_bytes}
+        print(json.dumps(found | used), flush=True)
 
 
 if __name__ == "__main__":
