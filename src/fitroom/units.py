@@ -49,3 +49,13 @@ def format_bytes(size_bytes: int | None) -> str:
             digits = 2 if unit == "GiB" else 1
             return f"{size_bytes / factor:,.{digits}f} {unit}"
     return f"{size_bytes} B"
+
+
+def used_of(used_bytes: int, limit_bytes: int) -> str:
+    """A size out of another, the unit once where it is the same.
+
+    >>> used_of(7 * 1024**3, 8 * 1024**3), used_of(300 * 1024**2, 1024**3)
+    ('7.00 of 8.00 GiB', '300.0 MiB of 1.00 GiB')
+    """
+    used, limit = format_bytes(used_bytes), format_bytes(limit_bytes)
+    return f"{used.removesuffix(limit[limit.index(' ') :])} of {limit}"

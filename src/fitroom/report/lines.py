@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 from fitroom.report import progress_words as words
 from fitroom.report.progress import Progress
 from fitroom.train.run.json_lines import finite
+from fitroom.units import used_of
 
 _SECONDS_BETWEEN = 30.0
 _STDOUT = 1
@@ -53,7 +54,7 @@ class LineView:
         seconds, reading = self._progress.epoch_seconds, self._progress.last
         metrics = {name: value for name, value in logs.items() if name != "loss"}
         took = [] if seconds is None else [words.time_text(seconds)]
-        facts = [] if reading is None else self._facts(reading)
+        facts = [] if reading is None else self._facts(reading | {"peak_bytes": self._progress.epoch_most_bytes})
         self._line(
             [f"{self._epoch(epoch)} done", *_joined(words.metric_pairs(logs.get("loss"), metrics)), *took, *facts]
         )
@@ -81,7 +82,7 @@ class LineView:
         used, limit = words.memory_bytes(reading), reading["limit_bytes"]
         return [
             *([words.speed_text(speed)] if speed else []),
-            *([f"memory {words.used_of(used, limit)}"] if used is not None and limit else []),
+            *([f"memory {used_of(used, limit)}"] if used is not None and limit else []),
             *([f"{words.time_text(left)} left"] if left else []),
         ]
 

@@ -13,7 +13,7 @@ from fitroom.report import progress_words as words
 from fitroom.report.gauges import Gauge, gauge_lines
 from fitroom.report.progress import Progress
 from fitroom.report.sheet import Sheet
-from fitroom.units import format_bytes
+from fitroom.units import format_bytes, used_of
 from fitroom.watch.meter import NEARLY_FULL
 
 _WIDE = 64
@@ -118,7 +118,7 @@ class LiveView:
             yield Gauge(
                 label="memory",
                 share=share,
-                figure=_listed(words.used_of(used, limit), percent, full),
+                figure=_listed(used_of(used, limit), percent, full),
                 style="bold yellow" if full else "green",
             )
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from fitroom.report.progress_words import memory_bytes
+
 Reading = dict[str, Any]
 
 
@@ -21,6 +23,8 @@ class Progress:
         self.last: Reading | None = None
         self.epoch_seconds: float | None = None
         """How long the epoch before took, validation and all."""
+        self.epoch_most_bytes: int | None = None
+        """The most memory in use in the epoch, of training: validation, whose reading comes last, takes less."""
         self._since: Reading | None = None
         """Where the epoch under way was first seen."""
         self._has_ended = False
@@ -29,6 +33,8 @@ class Progress:
         """A reading came."""
         reading = reading | {"epochs": self.epochs or reading["epochs"]}
         self._since = self._since or reading
+        used_bytes = [self.epoch_most_bytes if not self._has_ended else None, memory_bytes(reading)]
+        self.epoch_most_bytes = max((size for size in used_bytes if size is not None), default=None)
         self.last, self._has_ended = reading, False
 
     def epoch_ended(self) -> None:

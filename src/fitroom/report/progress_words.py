@@ -94,16 +94,6 @@ def speed_text(pictures_per_second: float) -> str:
     return f"{pictures_per_second:,.{digits}f} pictures/s"
 
 
-def used_of(used_bytes: int, limit_bytes: int) -> str:
-    """A size out of another, the unit once where it is the same.
-
-    >>> used_of(7 * 1024**3, 8 * 1024**3), used_of(300 * 1024**2, 1024**3)
-    ('7.00 of 8.00 GiB', '300.0 MiB of 1.00 GiB')
-    """
-    used, limit = format_bytes(used_bytes), format_bytes(limit_bytes)
-    return f"{used.removesuffix(limit[limit.index(' ') :])} of {limit}"
-
-
 def memory_bytes(reading: dict[str, Any]) -> int | None:
     """The most that was in use, or what is in use where no peak is counted."""
     peak = reading.get("peak_bytes")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fitroom.report.run_record import Run
-from fitroom.units import format_bytes
+from fitroom.units import format_bytes, used_of
 
 Tone = Literal["good", "plain", "alarm"]
 
@@ -61,17 +61,6 @@ def duration(seconds: float) -> str:
         return _counted(round(seconds), "second")
     minutes = round(seconds / 60)
     return _counted(minutes, "minute") if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def used_of(used_bytes: int, limit_bytes: int) -> str:
-    """A size out of another.
-
-    >>> used_of(7_956_000_000, 8 * 1024**3), used_of(300 * 1024**2, 1024**3)
-    ('7.41 of 8.00 GiB', '300.0 MiB of 1.00 GiB')
-    """
-    used, limit = format_bytes(used_bytes), format_bytes(limit_bytes)
-    unit = limit.rsplit(" ", 1)[1]
-    return f"{used.removesuffix(f' {unit}')} of {limit}"
 
 
 def fraction(share: float | None) -> str:
