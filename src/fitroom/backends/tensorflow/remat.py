@@ -1,5 +1,6 @@
 """Segments that TensorFlow computes again in the backward pass, in graph mode and jitted."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from fitroom.backends.keras_held_back import HeldBack
 from fitroom.backends.keras_segment import Run, SegmentVariables
 
 _SCOPE = "recomputed"
-"""Stands in the names of operations that are run again."""
+_RECOMPUTED = re.compile(rf"(?:^|/){_SCOPE}(?:_\d+)?/")
 
 _Values = Sequence[tuple[Any, Any]]
 """Variables, each with a value."""
@@ -54,13 +55,14 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
 
     outputs = segment(*inputs, *(tf.convert_to_tensor(variable._value) for variable in owned))
     for variable, value in changes:
-        variable.assign(value)
+        with tf.name_scope(variable.path.rpartition("/")[0]):  # as if the layer did it
+            variable.assign(value)
     return list(outputs)
 
 
 def is_recomputed(name: str) -> bool:
-    """Whether an operation of this name is part of a second run."""
-    return f"{_SCOPE}/" in name
+    """Whether an operation of this name is part of a second run; not the backward pass through it."""
+    return "gradient_tape" not in name and _RECOMPUTED.search(name) is not None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from fitroom.backends.tensorflow.graph.program import Operation, Program
+from fitroom.backends.tensorflow.remat import is_recomputed
 from fitroom.backends.tensorflow.step import StepVariable
 from fitroom.estimating.timeline import Kind, Phase
 
@@ -45,8 +46,11 @@ class Attribution:
 
     def kind(self, index: int) -> Kind:
         """What an output of the operation is for."""
+        operation = self._program.operations[index]
         special: dict[str, Kind] = {"Placeholder": "input", "Const": "other"}
-        return special.get(self._program.operations[index].op) or _KINDS[self._phases[index]]
+        if operation.op not in special and is_recomputed(operation.name):
+            return "activations"
+        return special.get(operation.op) or _KINDS[self._phases[index]]
 
     def _named_layer(self, operation: Operation) -> str | None:
         path = ""
@@ -68,7 +72,7 @@ class Attribution:
             return ["forward"] * len(self._layers)
         for operation in self._program.operations:
             parents = {operation.name[: at.start()] for at in re.finditer("/", operation.name)}
-            if _BACKWARD in operation.name:
+            if _BACKWARD in operation.name or is_recomputed(operation.name):
                 phases.append("backward")
             elif parents & scopes:
                 phases.append("update")
