@@ -43,6 +43,7 @@ class TrainJob:
             train(prepared, view)
             results = evaluate_and_publish(prepared, view)
         finally:
+            records.write_skipped(self.folder, prepared.pictures.skipped)  # files may go bad while they are trained on
             report = self._report(view)
         return {
             "state": "finished",
