@@ -8,16 +8,27 @@ from xml.etree import ElementTree
 
 import pytest
 
-from test_backend_contract import needs, run_checks
+from test_backend_contract import LIMITED_CPU, needs, run_checks
 
 # Most of the time on JAX goes to compiling: the programs need not be fast.
 ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-@pytest.mark.parametrize("backend", ["jax"])
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
 def test_a_model_that_recomputes_trains_as_it_does_without(backend, tmp_path):
     needs(backend)
     run_checks(["remat_checks.py"], backend=backend, keras_home=tmp_path, **ON_THE_CPU)
+
+
+def test_on_tensorflow_the_peak_falls_as_predicted_and_jitted_training_is_the_same(tmp_path):
+    needs("tensorflow")
+    limited = LIMITED_CPU | {"TF_CPU_BFC_MEM_LIMIT_IN_MB": "1500"}
+    run_checks(["tensorflow_remat_checks.py"], backend="tensorflow", keras_home=tmp_path, **limited)
+
+
+def test_on_pytorch_the_peak_falls_as_predicted(tmp_path):
+    needs("torch")
+    run_checks(["torch_remat_checks.py"], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
 
 
 def test_graphs_are_cut_where_it_pays_and_estimates_say_so(tmp_path):
