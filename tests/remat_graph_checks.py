@@ -1,6 +1,9 @@
 """Graphs of real models, what cutting them is worth, and what XLA makes of it. On JAX; run by test_remat.py."""
 
+import json
+
 import keras
+import numpy as np
 import pytest
 from keras import layers
 
@@ -71,15 +74,21 @@ def estimated(model, remat):
     return fitroom.estimate(model, 64, recipe=fitroom.Recipe(remat=remat), gpu="T4")
 
 
-def test_an_estimate_says_what_remat_saves_and_keeps_to_a_budget():
+def test_an_estimate_says_what_remat_saves_and_fit_keeps_to_a_budget_as_it_does(tmp_path):
     model = deep()
     plain, blocks = estimated(model, None), estimated(model, "blocks")
     assert blocks.by_kind["activations"] < plain.by_kind["activations"] / 1.8
-    budget = (plain.peak_bytes + blocks.peak_bytes) // 2
+    budget = (plain.required_bytes + blocks.required_bytes) // 2
     within = estimated(model, fitroom.Remat(budget=budget))
-    assert blocks.peak_bytes < within.peak_bytes <= budget
+    assert blocks.required_bytes < within.required_bytes <= budget
     assert within.recipe.remat.segments
     assert estimated(model, within.recipe.remat).peak_bytes == within.peak_bytes
+    assert "computed again in the backward pass" in " ".join(within.notes)
+    x, y = np.zeros((64, 32, 32, 3), "float32"), np.zeros(64, "int32")
+    recipe = fitroom.Recipe(remat=fitroom.Remat(budget=budget))
+    fitroom.fit(model, x, y, batch_size=64, recipe=recipe, run_dir=tmp_path / "run", verbose=0)
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert fitroom.Recipe(**facts["recipe"]) == within.recipe
     with pytest.raises(fitroom.InputError, match="The smallest possible is"):
         estimated(model, fitroom.Remat(budget=1_000_000))
 

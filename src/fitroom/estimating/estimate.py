@@ -104,8 +104,16 @@ def estimate(
         seconds=time.perf_counter() - started,
         training=training,
         versions=traced.versions,
-        notes=(*card_notes, *traced.notes),
+        notes=(*card_notes, *_remat_note(model, recipe, training=training), *traced.notes),
     )
+
+
+def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
+    if not training or recipe.remat in (None, "none"):
+        return ()
+    from fitroom.remat.note import remat_note  # it brings NumPy
+
+    return remat_note(model, recipe.remat)
 
 
 def _whole_number(batch_size: Any) -> int:

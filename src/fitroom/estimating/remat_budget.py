@@ -29,31 +29,27 @@ def trace_within_budget(trace: Trace, model: Any, request: StepRequest) -> tuple
     """The step that recomputes least within `request.recipe.remat.budget`, and the recipe that names its segments."""
     assert isinstance(request.recipe.remat, Remat)
     budget_bytes = request.recipe.remat.budget_bytes or 0
-    chosen = _Choosing(trace, model, request)
-    fitting: tuple[TracedStep, Recipe] | None = None
+    choosing = _Choosing(trace, model, request)
+    best: tuple[TracedStep, Recipe] | None = None
     # By the search's own count: what fits, what does not, and what to try next.
-    most_bytes, least_bytes, next_bytes = None, 0, budget_bytes
+    fits_bytes, exceeds_bytes, next_bytes = 0, None, budget_bytes
     for _ in range(MOST_ESTIMATES):
-        cover = chosen.cover(next_bytes)
-        traced, recipe = chosen.traced(cover)
-        factor = traced.timeline.peak_bytes / chosen.counted_bytes(cover)
-        if traced.timeline.peak_bytes <= budget_bytes:
-            fitting, least_bytes = (traced, recipe), next_bytes
-            if not cover.segments or traced.timeline.peak_bytes >= GOOD_SHARE * budget_bytes:
+        cover = choosing.cover(next_bytes)
+        traced, recipe = choosing.traced(cover)
+        if traced.required_bytes <= budget_bytes:
+            best, fits_bytes = (traced, recipe), next_bytes
+            if not cover.segments or traced.required_bytes >= GOOD_SHARE * budget_bytes:
                 break
-        elif next_bytes <= chosen.smallest_bytes:
-            raise _impossible(budget_bytes, traced.timeline.peak_bytes, chosen.num_samples)
+        elif next_bytes <= choosing.smallest_bytes:
+            raise _impossible(budget_bytes, traced.required_bytes, choosing.num_samples)
         else:
-            most_bytes = next_bytes
-        next_bytes = int(budget_bytes / factor)
-        if most_bytes is not None and not least_bytes < next_bytes < most_bytes:
-            next_bytes = (least_bytes + most_bytes) // 2
-    if fitting is None:
-        traced, recipe = chosen.traced(chosen.cover(chosen.smallest_bytes))
-        if traced.timeline.peak_bytes > budget_bytes:
-            raise _impossible(budget_bytes, traced.timeline.peak_bytes, chosen.num_samples)
-        fitting = traced, recipe
-    return fitting
+            exceeds_bytes = next_bytes
+        next_bytes = budget_bytes * choosing.counted_bytes(cover) // traced.required_bytes
+        if exceeds_bytes is not None and not fits_bytes < next_bytes < exceeds_bytes:
+            next_bytes = (fits_bytes + exceeds_bytes) // 2
+        if next_bytes <= fits_bytes:
+            break
+    return best or choosing.smallest(budget_bytes)
 
 
 class _Choosing:
@@ -80,8 +76,16 @@ class _Choosing:
         return self._choice.cover(budget, self.num_samples, self._resident_bytes)
 
     def traced(self, cover: Cover) -> tuple[TracedStep, Recipe]:
+        """Its estimate, and the recipe that names its segments."""
         recipe = replace(self._request.recipe, remat=self._choice.named(cover))
         return self._trace(self._model, replace(self._request, recipe=recipe)), recipe
+
+    def smallest(self, budget_bytes: int) -> tuple[TracedStep, Recipe]:
+        """The last resort; raises InputError where not even that is within the budget."""
+        traced, recipe = self.traced(self.cover(self.smallest_bytes))
+        if traced.required_bytes > budget_bytes:
+            raise _impossible(budget_bytes, traced.required_bytes, self.num_samples)
+        return traced, recipe
 
 
 def _impossible(budget_bytes: int, smallest_bytes: int, num_samples: int) -> InputError:

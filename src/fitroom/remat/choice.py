@@ -13,8 +13,8 @@ from fitroom.remat.value import Remat
 from fitroom.units import format_bytes
 
 BLOCKS_ABOVE_SMALLEST = 1.25
-"""What "blocks" stands for: the least effort with at most so many times the smallest possible peak of activations. The
-last bytes are dear: Xception's half is spared for a tenth more."""
+"""What "blocks" stands for: the least effort within so many times the smallest possible peak of activations. The last
+bytes are dear: of Xception's forward pass, 56 % are computed again in place of 85 %."""
 
 
 class Choice:

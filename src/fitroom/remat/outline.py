@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fitroom.remat.choice import Choice
-from fitroom.remat.cover import Cover, with_gaps
+from fitroom.remat.cover import Cover, stretch_costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,27 +67,21 @@ def outline_of(choice: Choice, cover: Cover, *, model: str, precision: str, num_
     """What a cover makes of a model."""
     chain, graph = choice.chain, choice.graph
     names = [call.name for call in graph.calls]
-    stretches, kept_bytes = [], 0
-    for stretch in with_gaps(cover.segments, chain.num_calls):
-        start, stop = stretch.start, stretch.stop
-        recomputed = stretch in cover.segments
-        crossing, needed_crossing = (int(found[start]) for found in chain.crossing(stop))
-        needed = int(chain.needed_before[stop] - chain.needed_before[start]) - needed_crossing
-        backward = kept_bytes - int(chain.needed_before[start]) + int(chain.at_backward[start:stop].max())
-        again = chain.operations[start:stop][chain.recomputed_before(stop)[start:]].sum() if recomputed else 0
-        kept_bytes += crossing if recomputed else crossing + needed
+    stretches = []
+    for cost in stretch_costs(chain, cover.segments):
+        start, stop = cost.stretch.start, cost.stretch.stop
         leaving = graph.leaving(start, stop) if stop < chain.num_calls else ()
         stretches.append(
             Stretch(
                 first=names[start],
                 last=names[stop - 1],
                 num_calls=stop - start,
-                recomputed=recomputed,
+                recomputed=cost.recomputed,
                 leaving=tuple(dict.fromkeys(names[graph.made_by[place]] for place in leaving)),
-                leaving_bytes=crossing * num_samples,
-                saved_bytes=needed * num_samples if recomputed else 0,
-                backward_bytes=backward * num_samples,
-                operations=int(again) * num_samples,
+                leaving_bytes=cost.leaving_bytes * num_samples,
+                saved_bytes=cost.inner_bytes * num_samples if cost.recomputed else 0,
+                backward_bytes=cost.backward_bytes * num_samples,
+                operations=cost.operations * num_samples,
             )
         )
     return Outline(

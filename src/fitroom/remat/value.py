@@ -24,7 +24,7 @@ class Remat:
     """The first and the last layer of each stretch, in the order in which `fitroom segments` lists them."""
 
     budget: int | str | None = None
-    """The most bytes that a training step may take on the device: the least is recomputed that gets it there."""
+    """The allocator's limit to come under: the least is recomputed that gets the step there."""
 
     def __post_init__(self) -> None:
         if (self.segments is None) == (self.budget is None):
