@@ -1,6 +1,6 @@
 """Training on TensorFlow whose CPU allocator is limited: real out-of-memory. One way of it a process.
 
-    python pressure_run.py too_large | tightens | validation | stress SEED EPOCHS
+    python pressure_run.py too_large | jitted | tightens | validation | stress SEED EPOCHS
 
 Prints RESULT and what came of it: every sample is counted by a metric that is part of the transaction, so a sample
 that was lost or seen twice shows in its sums.
@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 import fitroom
+from fitroom.backends.tensorflow.program import Program
 from fitroom.train.transaction import Transaction
 
 SIDE, FILTERS, SAMPLES = 32, 32, 720
@@ -106,6 +107,25 @@ def too_large(micro_batch=None):
     recipe = fitroom.Recipe(micro_batch=int(micro_batch)) if micro_batch else None
     options = {"batch_size": SAMPLES, "epochs": 2, "shuffle": False, "verbose": 0}
     report(model, fitroom.fit(model, *data(), **options, recipe=recipe))
+
+
+def jitted():
+    """One batch of all samples in a jitted step; which programs ran out of memory is written down."""
+    failed = []
+    run = Program.__call__
+
+    def watched(self, *arguments):
+        try:
+            return run(self, *arguments)
+        except tf.errors.ResourceExhaustedError:
+            failed.append("jitted" if self.is_jitted else "graph")
+            raise
+
+    Program.__call__ = watched
+    model = net()
+    options = {"batch_size": SAMPLES, "epochs": 2, "shuffle": False, "verbose": 0}
+    history = fitroom.fit(model, *data(), **options, recipe=fitroom.Recipe(jit=True))
+    report(model, history, failed=failed)
 
 
 def tightens():

@@ -19,7 +19,8 @@ STRESSED, EPOCHS = range(3), 2
 def runs():
     """All of the trainings under a limit."""
     needs("tensorflow")
-    wanted = [("too_large",), ("tightens",), ("validation",), *(("stress", seed, EPOCHS) for seed in STRESSED)]
+    ways = ("too_large", "jitted", "tightens", "validation")
+    wanted = [*((way,) for way in ways), *(("stress", seed, EPOCHS) for seed in STRESSED)]
     with ThreadPoolExecutor(len(wanted)) as pool:
         return dict(zip(wanted, pool.map(lambda arguments: trained(*arguments), wanted), strict=True))
 
@@ -31,6 +32,14 @@ def test_a_batch_that_cannot_fit_trains_to_the_weights_of_an_unlimited_run_with_
     assert unlimited["out_of_memory"] == 0
     assert found["weights"] == unlimited["weights"]
     assert found["updates"] == unlimited["updates"] == 2
+
+
+def test_a_jitted_step_that_cannot_fit_runs_out_of_memory_in_graph_mode_where_it_does_no_harm(runs):
+    """One that fits in graph mode may still be too large for XLA, which takes more than that on a CPU."""
+    found = runs["jitted",]
+    assert found["failed"][0] == "graph"
+    assert found["updates"] == 2
+    assert found["seen_count"] == [720] * 2
 
 
 def test_a_limit_that_tightens_in_mid_run_is_survived(runs):

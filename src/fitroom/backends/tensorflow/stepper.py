@@ -14,6 +14,7 @@ from fitroom.backends.tensorflow.host import as_tensors, cut, is_of_arrays
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.backends.tensorflow.transaction import Transaction
+from fitroom.backends.tensorflow.trial import may_run_out, undone
 from fitroom.errors import ModelError
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
@@ -41,6 +42,8 @@ class TensorFlowStepper:
         self._programs: dict[tuple[str, bool], Program] = {}
         self._most_samples = 0
         """At once in training so far: programs may be for any number."""
+        self._most_tried = 0
+        """Samples at once that went well in graph mode, before they were jitted."""
         self._is_prepared = False
         self._changed_bytes = 0
         self._updates_in_place = False
@@ -72,6 +75,7 @@ class TensorFlowStepper:
         """One update."""
         self.prepare(batch)
         self._most_samples = max(self._most_samples, min(micro_batch, batch.size))
+        self._try_in_graph(batch, min(micro_batch, batch.size))
         with Transaction() as transaction:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
@@ -115,6 +119,16 @@ class TensorFlowStepper:
         self._most_samples = 0
         self._updates_in_place = False
 
+    def _try_in_graph(self, batch: Batch, samples: int) -> None:
+        """Have a step that is too large run out of memory here, where it does no harm, rather than jitted."""
+        if not self._is_jitted or samples <= self._most_tried or not self._is_kerass("train_step"):
+            return
+        if may_run_out(self.model, samples):
+            with undone() as transaction:
+                transaction.run(self._program("gradients", may_jit=False), as_tensors(cut(batch, samples)[0]).data())
+            del self._programs["gradients", False]
+        self._most_tried = samples
+
     def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
         sums = transaction.run(self._program("nothing_yet", may_jit=False), np.float32(0))
         for data, *shares in self._shared(transaction, parts):
@@ -150,11 +164,14 @@ class TensorFlowStepper:
         key = (name, may_jit)
         if key not in self._programs:
             eager = self._jit is None and self.model.run_eagerly
-            jit = self.model.jit_compile if self._jit is None else self._jit
             self._programs[key] = Program(
-                self._function(name), self._all_variables, jit=bool(jit and may_jit), eager=eager
+                self._function(name), self._all_variables, jit=self._is_jitted and may_jit, eager=eager
             )
         return self._programs[key]
+
+    @property
+    def _is_jitted(self) -> bool:
+        return bool(self.model.jit_compile if self._jit is None else self._jit)
 
     def _function(self, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self.model if name.endswith("_step") else self._functions, name)
