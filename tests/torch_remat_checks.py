@@ -72,3 +72,39 @@ def test_the_peak_falls_and_is_the_one_that_tracing_finds(micro_batch, never_col
     real = real_peak(residual(), 16, micro_batch, IN_BLOCKS)
     assert real < 0.6 * real_peak(residual(), 16, micro_batch, None)
     assert traced_peak(residual(), 16, micro_batch, IN_BLOCKS) == pytest.approx(real, rel=0.02)
+
+
+class Normalised(torch.nn.Module):
+    """A module of PyTorch, with statistics of its own and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(self.norm(self.conv(x.permute(0, 3, 1, 2))), 0.5)
+
+
+def with_a_module() -> keras.Model:
+    keras.utils.set_random_seed(5)
+    inputs = keras.Input((8, 8, 3))
+    x = layers.TorchModuleWrapper(Normalised(), name="module", output_shape=(None, 4, 6, 6))(inputs)
+    x = layers.Flatten(name="flat")(layers.ReLU(name="relu")(x))
+    model = keras.Model(inputs, layers.Dense(10, activation="softmax")(x))
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+def test_modules_of_pytorch_change_once_and_draw_the_same():
+    states = []
+    for remat in (None, fitroom.Remat(segments=[("module", "flat")])):
+        model = with_a_module()
+        stepper = TorchStepper(model, remat=remat)
+        random = np.random.default_rng(1)
+        for _ in range(2):
+            stepper.train(Batch(x=random.normal(size=(8, 8, 8, 3)).astype("float32"), y=np.arange(8)), 8)
+        states.append(
+            [*model.get_weights(), *(buffer.numpy() for buffer in model.get_layer("module").module.buffers())]
+        )
+    for found, expected in zip(*states, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)

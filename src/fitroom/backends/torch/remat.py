@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import keras
 import torch
 from keras.src.backend.common import global_state  # no public name leads to what Keras knows of the call under way
 
 from fitroom.backends.keras_held_back import HeldBack
-from fitroom.backends.keras_segment import Run, SegmentVariables
+from fitroom.backends.keras_segment import Recomputed, Run, SegmentVariables
 from fitroom.backends.torch.computed_again import ComputedAgain
 from fitroom.backends.torch.snapshot import Snapshot
 
@@ -16,10 +18,17 @@ _OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_atten
 """What Keras keeps for each thread and a layer may ask for while it is called."""
 
 
-def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
+def recomputing(model: Any) -> Recomputed:
+    """`recomputed` for the segments of a model."""
+    wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
+    return partial(recomputed, modules=[layer.module for layer in wrapped])
+
+
+def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables, modules: Sequence[Any] = ()) -> list[Any]:
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
-    What the segment changes is held back while it runs, and takes effect after the first run alone.
+    What the segment changes is held back while it runs, and takes effect after the first run alone. `modules` are
+    those of PyTorch that the model holds, which nobody can hold back: what they change in a second run is undone.
     """
     if not torch.is_grad_enabled():
         return run(inputs)
@@ -28,8 +37,11 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
 
     def segment(tensors: Sequence[Any]) -> list[Any]:
         if call:
+            buffers = Snapshot([buffer for module in modules for buffer in module.buffers()])
             with _within(call), HeldBack(before):
-                return run(tensors)
+                outputs = run(tensors)
+            buffers.put_back()
+            return outputs
         with HeldBack() as scope:
             outputs = run(tensors)
         before.extend(_carried_out(scope.changes))

@@ -15,7 +15,7 @@ from fitroom.backends.torch.fake_mode import DEVICE, FakeMode
 from fitroom.backends.torch.lent_values import lent_values
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import Recorder
-from fitroom.backends.torch.remat import recomputed
+from fitroom.backends.torch.remat import recomputing
 from fitroom.backends.torch.step_log import StepLog
 from fitroom.backends.torch.torch_step import Observer, TorchStep, cut_step
 from fitroom.backends.torch.whereabouts import Whereabouts
@@ -41,7 +41,7 @@ def training_steps(
 ) -> RecordedSteps:
     """The first steps of `fit`, given the first targets that its loss takes; in micro-batches of sizes given."""
     model = prepared.model
-    function = Rematerialisation(model, remat, recomputed).of_step(model.train_step, prepared.num_samples)
+    function = Rematerialisation(model, remat, recomputing(model)).of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
         step = TorchStep(model=model, function=function, specs=(prepared.x, y), training=True)

@@ -10,7 +10,7 @@ import torch
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.torch.parts import Parts
-from fitroom.backends.torch.remat import recomputed
+from fitroom.backends.torch.remat import recomputing
 from fitroom.backends.torch.rollback import Rollback
 from fitroom.backends.torch.transfer import on_device, pinned
 from fitroom.errors import ModelError
@@ -29,7 +29,7 @@ class TorchStepper:
         self, model: Any, *, put: Callable[[Batch], Batch] = on_device, remat: str | Remat | None = None
     ) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recomputed)
+        self._rematerialisation = Rematerialisation(model, remat, recomputing(model))
         self.objective = Objective(model)
         self._put = put
         """Brings a batch, or a part of one, to the device."""
