@@ -60,12 +60,12 @@ def _table(outline: Outline, sheet: Sheet) -> RenderableType:
         table.add_column(Text(head, "bold"), no_wrap=True, overflow="crop", justify=justify)
     table.show_header = True
     for stretch in outline.stretches:
-        mark = ("again" if stretch.recomputed else "kept") if sheet.ascii_only else "↻" if stretch.recomputed else "·"
+        again, kept = ("*", "-") if sheet.ascii_only else ("↻", "·")
         name = stretch.last
         if has_first and stretch.first != stretch.last:
             name = f"{sheet.shorten(stretch.first, _NAME_WIDTH // 2 - 2)} {sheet.ellipsis} {stretch.last}"
         cells = [
-            Text(mark),
+            Text(again if stretch.recomputed else kept),
             sheet.text(sheet.shorten(name, min(max(room, 12), _NAME_WIDTH))),
             Text(_leaving(stretch)),
             Text(format_bytes(stretch.saved_bytes) if stretch.recomputed else ""),
