@@ -1,0 +1,167 @@
+"""What recomputing segments saves and costs: predicted anywhere, measured where there is a card.
+
+    python benchmarks/remat.py predict --backend jax --model Xception --remat none blocks
+    python benchmarks/remat.py measure --backend jax --remat none blocks 6GiB --precision mixed_bfloat16
+
+The step of `fitroom.fit` at batch 64 with Adam. One line of results/remat.jsonl each: the peak, and for `measure` the
+seconds a step, both of a process of its own. Ratios are against `none` of the same call.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "remat.jsonl"
+SIZES = {"Xception": 299, "InceptionV3": 299}
+"""Pictures of the others are of 224 pixels."""
+STEPS = 8
+
+
+def main() -> None:
+    """One line a choice."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("predict", "measure"))
+    parser.add_argument("--backend", choices=("jax", "torch", "tensorflow"), required=True)
+    parser.add_argument("--model", default="Xception")
+    parser.add_argument("--remat", nargs="+", default=["none", "blocks"], help="none, blocks or a size such as 6GiB")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--jit", action=argparse.BooleanOptionalAction, help="jit_compile on TensorFlow")
+    parser.add_argument("--gpu", default="H200", help="the card of a prediction")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = arguments.backend
+    if arguments.child:
+        found = {"predict": predicted, "measure": measured}[arguments.what](arguments, arguments.remat[0])
+        print("RESULT " + json.dumps(found))
+        return
+    lines = [asked(arguments, remat) for remat in arguments.remat]
+    plain = next((line for line in lines if line["remat"] == "none"), None)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("a") as file:
+        for line in lines:
+            if plain is not None:
+                line |= {
+                    f"{name}_ratio": ratio(line, plain, name) for name in ("peak_bytes", "activation_bytes", "seconds")
+                }
+            file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+
+
+def asked(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
+    """One choice in a process of its own."""
+    kept = [argument for argument in sys.argv[1:] if argument not in arguments.remat and argument != "--remat"]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    if arguments.what == "predict":
+        environment["JAX_PLATFORMS"] = "cpu"
+    command = [sys.executable, __file__, *kept, "--remat", remat, "--child"]
+    finished = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    results = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
+    if not results:
+        raise SystemExit(f"{remat} gave no result (exit code {finished.returncode})")
+    return {
+        "what": arguments.what,
+        "backend": arguments.backend,
+        "jit": arguments.jit,
+        "model": arguments.model,
+        "precision": arguments.precision,
+        "batch_size": arguments.batch_size,
+        "remat": remat,
+        **json.loads(results[-1][7:]),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def ratio(line: dict[str, Any], plain: dict[str, Any], name: str) -> float | None:
+    """How many times that of nothing recomputed."""
+    return round(line[name] / plain[name], 4) if line.get(name) and plain.get(name) else None
+
+
+def predicted(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
+    """By `fitroom.estimate`, with or without a card."""
+    import fitroom
+
+    estimate = fitroom.estimate(
+        built(arguments), arguments.batch_size, recipe=recipe(arguments, remat), gpu=arguments.gpu
+    )
+    return {
+        "peak_bytes": estimate.peak_bytes,
+        "required_bytes": estimate.required_bytes,
+        "activation_bytes": estimate.by_kind["activations"],
+        "gpu": estimate.gpu,
+        "versions": dict(estimate.versions),
+    }
+
+
+def measured(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
+    """By `fitroom.fit` on the card: the peak in steady state where it can be told apart, and the seconds a step."""
+    import keras
+    import numpy as np
+
+    import fitroom
+    from fitroom.backends.choose import current_backend
+
+    backend = current_backend()
+    device = backend.devices()[0]
+    model = built(arguments)
+    random = np.random.default_rng(0)
+    x = random.random((arguments.batch_size, *model.input_shape[1:]), "float32")
+    y = random.integers(0, 5, arguments.batch_size).astype("int32")
+    clock: dict[str, float] = {}
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return STEPS
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return x, y
+
+    def begin(epoch: int, logs: Any) -> None:
+        if epoch == 1 and backend.can_reset_peak:
+            backend.reset_peak(device)
+        clock["begin"] = time.perf_counter()
+
+    def end(epoch: int, logs: Any) -> None:
+        float(logs["loss"])  # waits for the device
+        clock["seconds"] = (time.perf_counter() - clock["begin"]) / STEPS
+
+    watch = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+    fitroom.fit(
+        model, Batches(), epochs=3, verbose=0, callbacks=[watch], shuffle=False, recipe=recipe(arguments, remat)
+    )
+    return {
+        "peak_bytes": backend.read_memory(device).peak_bytes,
+        "seconds": round(clock["seconds"], 5),
+        "gpu": device.description,
+        "versions": {"keras": keras.__version__, arguments.backend: __import__(arguments.backend).__version__},
+    }
+
+
+def built(arguments: argparse.Namespace) -> Any:
+    """The model, compiled."""
+    import keras
+
+    keras.config.set_dtype_policy(arguments.precision)
+    size = SIZES.get(arguments.model, 224)
+    model = getattr(keras.applications, arguments.model)(weights=None, input_shape=(size, size, 3), classes=5)
+    jit = {} if arguments.jit is None else {"jit_compile": arguments.jit}
+    model.compile("adam", "sparse_categorical_crossentropy", **jit)
+    return model
+
+
+def recipe(arguments: argparse.Namespace, remat: str) -> Any:
+    """The choice as `fit` and `estimate` take it."""
+    import fitroom
+
+    choice = remat if remat in ("none", "blocks") else fitroom.Remat(budget=remat)
+    return fitroom.Recipe(remat=choice, jit=arguments.jit)
+
+
+if __name__ == "__main__":
+    main()
