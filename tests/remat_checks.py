@@ -14,7 +14,7 @@ import fitroom
 from fitroom.backends.choose import current_backend
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.remat.graph import functional_of, layer_graph
-from remat_cases import CASES, compiled, layers, pictures
+from remat_cases import CASES, block, classifier, compiled, layers, pictures
 from step_cases import state_of
 
 recomputed = importlib.import_module(f"fitroom.backends.{keras.config.backend()}.remat").recomputed
@@ -122,6 +122,23 @@ def test_a_step_that_fails_leaves_the_model_as_it_was():
     assert "call" not in vars(model)
     assert "_run_through_graph" not in vars(functional_of(model))
     assert_close(trained(model, batch, None), expected_of("chain"), CASES["chain"])
+
+
+class Noisy(layers.Layer):
+    """Random numbers without a generator of its own: Keras makes one for all such layers, when first asked."""
+
+    def call(self, x):
+        return x * keras.random.uniform(keras.ops.shape(x))
+
+
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="Keras wants a generator in each layer there")
+def test_random_numbers_without_a_generator_are_drawn_the_same():
+    states = []
+    for remat in (None, fitroom.Remat(segments=[("stem_conv", "after_relu")])):
+        keras.utils.set_random_seed(7)
+        model = classifier(lambda x: block(Noisy(name="noisy")(block(x, "stem")), "after"))
+        states.append(trained(model, pictures(), remat))
+    assert_close(states[1], states[0], CASES["chain"])
 
 
 def test_fit_takes_it_from_the_recipe():
