@@ -19,7 +19,7 @@ from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
 from fitroom.train.batch import Batch, cut_sizes
 
-NUM_BLOCKS = 5
+NUM_BLOCKS = 4
 IN_BLOCKS = fitroom.Remat(segments=[(f"conv{number}", f"add{number}") for number in range(NUM_BLOCKS)])
 
 
@@ -45,14 +45,12 @@ def batch_of(size: int) -> Batch:
 def real_peak(model, batch_size, micro_batch, remat):
     """The most that the third step had on PyTorch's CPU allocator, beyond what it found there."""
     stepper, batch = TorchStepper(model, remat=remat), batch_of(batch_size)
+    for _ in range(2):
+        logs = stepper.train(batch, micro_batch)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
-        for _ in range(3):
-            with torch.profiler.record_function("a step"):
-                logs = stepper.train(batch, micro_batch)  # noqa: F841 - held, as `fit` holds it
+        logs = stepper.train(batch, micro_batch)  # noqa: F841 - held, as `fit` holds it
     events = sorted(profiler.profiler.kineto_results.events(), key=lambda event: event.start_ns())
-    last_step = max(event.start_ns() for event in events if event.name() == "a step")
-    sizes = [event.nbytes() for event in events if event.name() == "[memory]" and event.start_ns() >= last_step]
-    return max(accumulate(sizes))
+    return max(accumulate(event.nbytes() for event in events if event.name() == "[memory]"))
 
 
 def traced_peak(model, batch_size, micro_batch, remat):
@@ -67,10 +65,13 @@ def traced_peak(model, batch_size, micro_batch, remat):
     return max(accumulate(size for buffer, size in sizes if buffer.kind != "input"))
 
 
+def test_the_peak_falls(never_collected):
+    assert real_peak(residual(), 16, 16, IN_BLOCKS) < 0.5 * real_peak(residual(), 16, 16, None)
+
+
 @pytest.mark.parametrize("micro_batch", [16, 8])
-def test_the_peak_falls_and_is_the_one_that_tracing_finds(micro_batch, never_collected):
+def test_the_peak_is_the_one_that_tracing_finds(micro_batch, never_collected):
     real = real_peak(residual(), 16, micro_batch, IN_BLOCKS)
-    assert real < 0.6 * real_peak(residual(), 16, micro_batch, None)
     assert traced_peak(residual(), 16, micro_batch, IN_BLOCKS) == pytest.approx(real, rel=0.02)
 
 
