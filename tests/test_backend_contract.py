@@ -26,6 +26,10 @@ LIMITED_CPU = {
 }
 
 
+QUICK_COMPILING = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""Most of what tests on JAX take is compiling for the CPU; how fast it then runs is of no account."""
+
+
 def run_python(arguments: list[str], *, backend: str, keras_home: Path, **environment: str) -> str:
     """Run Python with a Keras backend; what it prints is the answer, or the reason why the test fails."""
     unset = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "TF_ENABLE_ONEDNN_OPTS")
@@ -35,6 +39,7 @@ def run_python(arguments: list[str], *, backend: str, keras_home: Path, **enviro
         env=inherited
         | {"BACKEND_TO_CHECK": backend, "KERAS_BACKEND": backend, "KERAS_HOME": str(keras_home)}
         | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        | {"XLA_FLAGS": QUICK_COMPILING}
         | environment,
         cwd=TESTS.parent,
         capture_output=True,
