@@ -4,12 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint docs bench pictures setup
+.PHONY: demo test test-all lint docs bench pictures setup
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: lint
+	$(BIN)/python -m pytest --doctest-modules src
+	$(BIN)/python -m pytest --numprocesses 3 -m "not slow" tests
+
+# Everything; about half as long again.
+test-all: lint
 	$(BIN)/python -m pytest --doctest-modules src
 	$(BIN)/python -m pytest --numprocesses 3 tests
 

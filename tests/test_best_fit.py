@@ -54,6 +54,7 @@ def test_free_memory_in_pieces_does_not_hold_a_large_request():
         allocator.allocate(512)
 
 
+@pytest.mark.slow
 def test_a_real_log_of_requests_gives_the_same_bytes_in_use_and_the_same_failure():
     needs("tensorflow")
     run = subprocess.run(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kills import trained
 from sample_pictures import class_folders
 from test_backend_contract import needs, run_checks
@@ -12,6 +14,7 @@ def test_batches_of_pictures_in_keras_and_in_fit(tmp_path):
     run_checks(["data_checks.py"], backend="torch", keras_home=tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_training_on_a_folder_ends_bit_for_bit_the_same(tmp_path, monkeypatch):
     needs("torch")
     monkeypatch.setenv("FITROOM_CACHE_DIR", str(tmp_path / "cache"))

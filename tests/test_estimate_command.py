@@ -190,6 +190,7 @@ def test_the_largest_phase_is_the_peak(small):
     assert all(0 < size <= small["peak_bytes"] for size in small["by_phase"].values())
 
 
+@pytest.mark.slow
 def test_layers_of_a_ready_made_model_account_for_nearly_all_of_the_peak(estimate):
     found = estimate("mobilenetv2", "--image-size", "96", "--batch-size", "4")
     nobodys = sum(row["bytes"] for row in found["by_layer"] if row["layer"].startswith("("))
@@ -207,6 +208,7 @@ def test_text_names_the_three_sizes_and_says_whether_it_fits(run, small):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 def test_several_batch_sizes_grow_and_keep_their_order(estimate):
     found = estimate(SMALL, "--batch-size", "16,4,64")
     assert set(found) == {"estimates", "refusals"}

@@ -5,7 +5,9 @@ import pytest
 from test_backend_contract import needs, run_checks
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
+@pytest.mark.parametrize(
+    "backend", ["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "tensorflow"))]
+)
 def test_fit_trains_as_keras_does_and_survives_what_it_does_not(backend, tmp_path):
     needs(backend)
     # Small programs, each run a few times: quick to compile matters, not quick to run.

@@ -6,7 +6,9 @@ from kills import trained
 from test_backend_contract import needs
 
 
-@pytest.mark.parametrize(("backend", "kills"), [("torch", 3), ("jax", 2), ("tensorflow", 1)])
+@pytest.mark.parametrize(
+    ("backend", "kills"), [("torch", 3), pytest.param("jax", 2, marks=pytest.mark.slow), ("tensorflow", 1)]
+)
 def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(backend, kills, tmp_path):
     needs(backend)
     expected, _ = trained(tmp_path / "undisturbed", backend)

@@ -14,7 +14,7 @@ from test_backend_contract import LIMITED_CPU, needs, run_checks
 ON_THE_CPU = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+@pytest.mark.parametrize("backend", ["jax", pytest.param("tensorflow", marks=pytest.mark.slow), "torch"])
 def test_a_model_that_recomputes_trains_as_it_does_without(backend, tmp_path):
     needs(backend)
     run_checks(["remat_checks.py"], backend=backend, keras_home=tmp_path, **ON_THE_CPU)

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from test_backend_contract import LIMITED_CPU, needs, run_checks, run_python
 
 
+@pytest.mark.slow
 def test_steps_of_every_kind_are_estimated_and_models_given_back_as_they_were(tmp_path):
     needs("tensorflow")
     run_checks(["tensorflow_graph_checks.py"], backend="tensorflow", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
