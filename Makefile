@@ -11,12 +11,12 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 3 -m "not slow" tests
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "not slow" tests
 
 # Everything; about half as long again.
 test-all: lint
 	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 3 tests
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal tests
 
 lint: $(READY)
 	$(BIN)/ruff check
