@@ -10,21 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from page_figures import write_figures
+
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "training.md"
-BEGIN, END = "<!-- figures: written by benchmarks/fit_page.py -->", "<!-- /figures -->"
 NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
-
-
-def main() -> None:
-    """Write the page, or compare it."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    written = f"{before}{BEGIN}\n{figures()}{END}{after}"
-    if "--check" in sys.argv:
-        sys.exit(0 if written == text else "docs/training.md is not what the results say: run benchmarks/fit_page.py")
-    PAGE.write_text(written)
 
 
 def figures() -> str:
@@ -114,4 +104,4 @@ def last(seconds: list[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write_figures("training.md", "fit_page.py", figures())

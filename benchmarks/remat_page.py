@@ -8,20 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from page_figures import write_figures
+
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "remat.md"
-BEGIN, END = "<!-- figures: written by benchmarks/remat_page.py -->", "<!-- /figures -->"
 NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
-
-
-def main() -> None:
-    """Write the page, or compare it."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    written = f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
-    if "--check" in sys.argv:
-        sys.exit(0 if written == text else "docs/remat.md is not what the results say: run benchmarks/remat_page.py")
-    PAGE.write_text(written)
 
 
 def table() -> str:
@@ -48,4 +39,4 @@ def backend(line: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write_figures("remat.md", "remat_page.py", f"{table()}\n")

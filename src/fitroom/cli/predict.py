@@ -21,14 +21,7 @@ _EPILOG = (
 @click.argument("model", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.argument("pictures", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Classes to name.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Pictures at once; halved where memory runs out.",
-)
+@shared.batch_size("Pictures at once; halved where memory runs out.")
 @shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND, else as the run]")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

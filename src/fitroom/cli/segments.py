@@ -17,9 +17,7 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @click.command(name="segments", epilog=_EPILOG)
 @click.argument("model", shell_complete=complete_models)
 @shared.remat("none, blocks, or a size for the whole step such as 6GiB.", default="blocks", show_default=True)
-@click.option(
-    "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help="Samples at once."
-)
+@shared.batch_size("Samples at once.")
 @shared.image_size
 @click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")

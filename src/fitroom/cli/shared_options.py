@@ -20,6 +20,13 @@ jit = click.option("--jit/--no-jit", default=None, help="Whether the step is com
 unsafe = click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
 
 
+def batch_size(text: str) -> Decorator:
+    """`--batch-size` of one batch."""
+    return click.option(
+        "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help=text
+    )
+
+
 def backend(text: str, *more: str) -> Decorator:
     """`--backend`; what it may be is checked when it is chosen, by the words that KERAS_BACKEND is checked by."""
     return click.option("--backend", metavar="NAME", help=text, shell_complete=_words(*INSTALLABLE, *more))

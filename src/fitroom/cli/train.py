@@ -40,14 +40,7 @@ _EPILOG = (
     metavar="N",
     help="Times through the pictures.",
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Pictures per optimizer step. It is never changed: what does not fit is cut into micro-batches.",
-)
+@shared.batch_size("Pictures per optimizer step. It is never changed: what does not fit is cut into micro-batches.")
 @shared.image_size
 @click.option(
     "--weights",
