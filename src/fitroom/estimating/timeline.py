@@ -86,6 +86,31 @@ class Timeline:
         shifted = (replace(buffer, first=buffer.first + later, last=buffer.last + later) for buffer in other.buffers)
         return Timeline(buffers=(*self.buffers, *shifted), moments=(*self.moments, *other.moments))
 
+    def condensed(self) -> "Timeline":
+        """One moment a phase, with the same peaks: what `by_kind`, `by_layer` and `by_phase` say stays, in little room.
+
+        Of the phases that do not hold the peak only the sizes are kept.
+        """
+        phase = self.moments[self.peak_moment].phase
+        split: Counter[tuple[Kind, str | None]] = Counter()
+        for buffer in self._live_at(self.peak_moment):
+            split[buffer.kind, buffer.layer] += buffer.size_bytes
+        others = [(other, size) for other, size in self.by_phase().items() if other != phase and size is not None]
+        buffers = [
+            Buffer(size_bytes=size, kind=kind, layer=layer, first=0, last=0) for (kind, layer), size in split.items()
+        ]
+        buffers += [
+            Buffer(size_bytes=size, kind="other", layer=None, first=at, last=at)
+            for at, (_, size) in enumerate(others, start=1)
+        ]
+        return Timeline(
+            buffers=tuple(buffers),
+            moments=(
+                self.moments[self.peak_moment],
+                *(Moment(name=other, layer=None, phase=other) for other, _ in others),
+            ),
+        )
+
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; every kind is named and the sum is `peak_bytes`."""
         split = Counter(dict.fromkeys(KINDS, 0))

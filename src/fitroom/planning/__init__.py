@@ -1,0 +1,1 @@
+"""Finding the fastest recipe that fits a budget."""

@@ -1,0 +1,74 @@
+"""One recipe among those that a plan chooses from: what it takes, how fast it is, what it changes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fitroom.planning.speed import Speed
+from fitroom.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One knob that is turned away from what the user has."""
+
+    knob: str
+    """As the fields of `Recipe` are called."""
+
+    before: str
+    after: str
+    effect: str
+    """What it changes about the result: "nothing", "rounding", "batch statistics" or "the task itself"."""
+
+    def to_dict(self) -> dict[str, str]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A recipe with its price."""
+
+    recipe: Recipe
+    """Every knob is set but those that stay as the model has them."""
+
+    micro_batch: int
+    """The most samples on the device at once; the whole batch where the recipe cuts nothing."""
+
+    peak_bytes: int
+    required_bytes: int
+    fits: bool
+    """Whether `required_bytes` and the plan's reserve are within the budget."""
+
+    confirmed: bool
+    """Whether its memory was estimated at its real size; otherwise it is read off a line through other sizes."""
+
+    speed: Speed | None
+    """None where the model's layers form no graph whose work could be counted."""
+
+    changes: tuple[Change, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "recipe": self.recipe.to_dict(),
+            "micro_batch": self.micro_batch,
+            "peak_bytes": self.peak_bytes,
+            "required_bytes": self.required_bytes,
+            "fits": self.fits,
+            "confirmed": self.confirmed,
+            "speed": self.speed.to_dict() if self.speed else None,
+            "changes": [change.to_dict() for change in self.changes],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Option":
+        """The option that `to_dict` wrote."""
+        return cls(
+            **dict(data)
+            | {
+                "recipe": Recipe(**data["recipe"]),
+                "speed": Speed(**data["speed"]) if data["speed"] else None,
+                "changes": tuple(Change(**change) for change in data["changes"]),
+            }
+        )
