@@ -1,19 +1,13 @@
-"""A picture of a step's memory, as the bytes of an SVG or PNG file.
+"""A picture of a step's memory, as the bytes of an SVG or PNG file."""
 
-Figures are made as objects and matplotlib's `pyplot` is never imported, so a user's own plots, backend and
-windows are left alone.
-"""
-
-import io
-import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from fitroom.errors import MissingExtraError
 from fitroom.estimating.result import Estimate
 from fitroom.report import marks, words
+from fitroom.report.canvas import FileFormat, painted
 from fitroom.report.columns import columns, phase_bands
-from fitroom.report.palette import ALARM, INK, PAPER
+from fitroom.report.palette import ALARM, INK
 from fitroom.units import format_bytes
 
 _HEADROOM = 1.3
@@ -58,31 +52,16 @@ WIDE = Layout(width=9.2, height=4.2)
 NARROW = Layout(width=4.2, height=3.8, name_width=26, before_place="\n")
 
 
-def draw(estimate: Estimate, layout: Layout, file_format: Literal["svg", "png"]) -> bytes:
+def draw(estimate: Estimate, layout: Layout, file_format: FileFormat) -> bytes:
     """The picture as the bytes of a file; the same estimate always gives the same bytes."""
-    try:
-        from matplotlib import style
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Drawing a plot", package="matplotlib", extra="plot") from error
 
-    settings = {
-        "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
-        "svg.hashsalt": f"fitroom {layout.width}",
-        "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-        "font.size": 9.0,
-    }
-    # A style is the only way to some of these, and it keeps the user's own styles out.
-    with style.context(["default", settings]):
-        figure = Figure(figsize=(layout.width, layout.height), facecolor=PAPER)
+    def paint(figure: Any) -> None:
         figure.subplots_adjust(**layout.area)
         _draw_step(figure.add_subplot(facecolor="none"), estimate, layout)
         if layout.explains_itself:
             _draw_title(figure, estimate, layout)
-        file = io.BytesIO()
-        metadata = {"Date": None, "Creator": "fitroom"} if file_format == "svg" else {"Software": "fitroom"}
-        figure.savefig(file, format=file_format, dpi=160, metadata=metadata)
-    return _compact(file.getvalue()) if file_format == "svg" else file.getvalue()
+
+    return painted(paint, file_format, width=layout.width, height=layout.height)
 
 
 def _draw_step(axes: Any, estimate: Estimate, layout: Layout) -> None:
@@ -114,13 +93,3 @@ def _draw_title(figure: Any, estimate: Estimate, layout: Layout) -> None:
     figure.text(left, 1 - 0.34 / layout.height, title, fontsize=13, weight="bold", color=INK, parse_math=False)
     colour = INK if estimate.fits else ALARM
     figure.text(left, 1 - 0.6 / layout.height, words.verdict(estimate), fontsize=10.5, color=colour)
-
-
-def _compact(svg: bytes) -> bytes:
-    """The same picture in half the bytes: a hundredth of a point is finer than any screen."""
-
-    def shorten(path: re.Match[str]) -> str:
-        rounded = re.sub(r"(\.\d\d)\d+", r"\1", path[1])
-        return f'd="{" ".join(rounded.split())}"'
-
-    return re.sub(r'\bd="([^"]*)"', shorten, svg.decode()).encode()

@@ -1,16 +1,19 @@
-"""Estimates and runs as a few lines of HTML for a notebook, in its own colours, light or dark."""
+"""Estimates, plans and runs as a few lines of HTML for a notebook, in its own colours, light or dark."""
 
 from collections.abc import Iterable
 from html import escape
 
 from fitroom.estimating.result import Estimate
-from fitroom.report import words
+from fitroom.planning.option import Option
+from fitroom.planning.result import Plan
+from fitroom.report import plan_words, words
 from fitroom.report.palette import KIND_COLOURS
 from fitroom.report.run_record import Run
 from fitroom.report.run_words import title, verdict
-from fitroom.units import format_bytes
+from fitroom.units import format_bytes, used_of
 
 _NUM_LAYERS = 6
+_NUM_OPTIONS = 8
 _GOOD, _ALARM = "#2e8b57", "#d1495b"
 """Both can be read on white and on black."""
 
@@ -26,6 +29,34 @@ def estimate_html(estimate: Estimate) -> str:
         _figures((size.name, format_bytes(size.size_bytes)) for size in words.sizes(estimate)),
         _bars("Peak by kind", sorted(kinds, key=lambda row: -row[1]), estimate.timeline.peak_bytes),
         _bars("Biggest layers", layers, estimate.timeline.peak_bytes),
+    )
+
+
+def plan_html(plan: Plan) -> str:
+    """The verdict, memory and speed, why, and the memory of what there is to choose from."""
+
+    def said(option: Option) -> str:
+        recipe = plan_words.recipe_words(option.recipe, plan.batch_size, precision=plan.estimate.precision)
+        speed = f", {plan_words.rate(option.speed.samples_per_second)} a second" if option.speed else ""
+        return f"{'▸ ' if plan_words.is_chosen(plan, option) else ''}{recipe}{speed}"
+
+    options = plan_words.shown_options(plan, _NUM_OPTIONS)
+    figures = [
+        ("needs", used_of(plan.estimate.required_bytes, plan.budget.bytes)),
+        ("speed", plan_words.speed_words(plan.speed, plan.batch_size)),
+        ("changes", plan_words.effects(plan.changes)),
+    ]
+    return _block(
+        escape(plan_words.headline(plan)),
+        plan_words.verdict(plan),
+        _GOOD,
+        _figures(figures),
+        f"<div>{escape(plan.why)}</div>",
+        _bars(
+            "Memory of what there is to choose from",
+            [(said(option), option.required_bytes, "#66ccee" if option.fits else "#bbbbbb") for option in options],
+            plan.budget.bytes,
+        ),
     )
 
 

@@ -1,10 +1,12 @@
 """An estimate as a file to look at: a picture or a page."""
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
+from fitroom.report.canvas import FileFormat
 from fitroom.report.figure import ALONE, draw
 from fitroom.report.page import page
 
@@ -12,7 +14,12 @@ _SUFFIXES = (".svg", ".png", ".html")
 
 
 def save_plot(estimate: Estimate, path: Path) -> None:
-    """Write memory over the step as a picture (`.svg`, `.png`) or a self-contained page (`.html`).
+    """Write memory over the step as a picture (`.svg`, `.png`) or a self-contained page (`.html`)."""
+    save_to_look_at(path, page=lambda: page(estimate), picture=lambda kind: draw(estimate, ALONE, kind))
+
+
+def save_to_look_at(path: Path, *, page: Callable[[], str], picture: Callable[[FileFormat], bytes]) -> None:
+    """Write what the end of the file's name asks for.
 
     The file appears whole or not at all; an older one of that name is replaced.
     """
@@ -27,11 +34,7 @@ def save_plot(estimate: Estimate, path: Path) -> None:
             f"A plot must be saved in a folder that is there. Received: {str(path)!r}.",
             hint=f"make the folder {str(path.parent)!r} first, or choose another",
         )
-    if suffix == ".html":
-        content = page(estimate).encode()
-    else:
-        content = draw(estimate, ALONE, "svg" if suffix == ".svg" else "png")
-    _write(content, path)
+    _write(page().encode() if suffix == ".html" else picture("svg" if suffix == ".svg" else "png"), path)
 
 
 def _write(content: bytes, path: Path) -> None:

@@ -49,6 +49,15 @@ class Sheet:
         """What stands under a heading."""
         return Padding(body, (0, 0, 0, _INDENT), expand=False)
 
+    def listed(self, sentences: Sequence[str]) -> RenderableType:
+        """One sentence under the other, each behind a dash."""
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")
+        for sentence in sentences:
+            table.add_row(Text("-"), self.text(sentence))
+        return self.indented(table)
+
     def shorten(self, text: str, width: int) -> str:
         """At most `width` characters, cut in the middle."""
         return shorten_middle(text, width, self.ellipsis)

@@ -53,7 +53,7 @@ def _sections(estimate: Estimate, sheet: Sheet) -> Iterator[tuple[str, list[Rend
     yield "Peak within each phase", [_phases(estimate, sheet), _place(estimate, sheet)]
     yield "How it was found", [sheet.indented(sheet.text(line)) for line in _method(estimate)]
     if estimate.notes:
-        yield "Notes", [_notes(estimate, sheet)]
+        yield "Notes", [sheet.listed(estimate.notes)]
 
 
 def _sizes(estimate: Estimate, sheet: Sheet) -> RenderableType:
@@ -108,12 +108,3 @@ def _method(estimate: Estimate) -> list[str]:
     versions = ", ".join(f"{package} {version}" for package, version in estimate.versions.items())
     lines = [words.found_by(estimate), f"took {words.took(estimate)}"]
     return [*lines, f"with {versions}"] if versions else lines
-
-
-def _notes(estimate: Estimate, sheet: Sheet) -> RenderableType:
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
-    for note in estimate.notes:
-        table.add_row(Text("-"), sheet.text(note))
-    return sheet.indented(table)

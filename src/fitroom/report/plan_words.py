@@ -1,0 +1,137 @@
+"""The words of a plan, the same in the terminal, in a notebook, in a picture and on a page."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from fitroom.planning.option import Change, Option
+from fitroom.planning.result import Plan
+from fitroom.planning.speed import Speed
+from fitroom.recipe import Recipe
+from fitroom.report.words import backend_name
+from fitroom.units import format_bytes
+
+_KNOBS = {"micro_batch": "at once", "remat": "recomputed", "input_dtype": "input", "image_size": "image size"}
+_SPEED_METHODS = {"roofline": "by the roofline of the card", "measured": "measured on the card"}
+
+
+def headline(plan: Plan) -> str:
+    """What the plan is for: "Xception, batch 256, JAX on RTX 3060, 11.20 GiB for training"."""
+    place = f"{backend_name(plan.backend)} on {plan.gpu}"
+    return f"{plan.model}, batch {plan.batch_size}, {place}, {format_bytes(plan.budget.bytes)} for training"
+
+
+def verdict(plan: Plan) -> str:
+    """With which recipe it fits."""
+    how = recipe_words(plan.recipe, plan.batch_size, precision=plan.estimate.precision)
+    return f"fits with {how}" if plan.changes else f"fits as it is: {how}"
+
+
+def recipe_words(recipe: Recipe, batch_size: int, *, precision: str | None = None) -> str:
+    """A recipe in a few words; `precision` is the model's own, said where the recipe sets none.
+
+    >>> recipe_words(Recipe(micro_batch=32, remat="blocks", precision="mixed_bfloat16"), 256)
+    '32 samples at once, mixed_bfloat16, blocks recomputed'
+    """
+    parts = [
+        at_once(recipe, batch_size),
+        recipe.precision or precision,
+        f"{remat_words(recipe)} recomputed" if remat_words(recipe) else None,
+        jit_words(recipe),
+        recipe.optimizer,
+        f"{recipe.image_size} x {recipe.image_size} pixels" if recipe.image_size else None,
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def at_once(recipe: Recipe, batch_size: int) -> str:
+    """How much of the batch is on the device at once."""
+    size = recipe.samples_at_once(batch_size)
+    if size >= batch_size:
+        return "whole batches"
+    return f"{size} sample{'s' if size > 1 else ''} at once"
+
+
+def remat_words(recipe: Recipe) -> str:
+    """What is recomputed; empty where nothing is."""
+    return "" if recipe.remat in (None, "none") else str(recipe.remat)
+
+
+def jit_words(recipe: Recipe) -> str:
+    """Whether the step is compiled, where that was a choice."""
+    return {None: "", True: "jit", False: "no jit"}[recipe.jit]
+
+
+def speed_words(speed: Speed | None, batch_size: int) -> str:
+    """How fast a recipe is, and how that is known."""
+    if speed is None:
+        return "unknown: the layers form no graph whose work could be counted"
+    per_step = f"{seconds(speed.seconds_per_step)} a step of {batch_size}"
+    return f"{rate(speed.samples_per_second)} samples a second, {per_step}, {_SPEED_METHODS[speed.method]}"
+
+
+def knob_words(change: Change) -> str:
+    """What a knob is about."""
+    return _KNOBS.get(change.knob, change.knob)
+
+
+def effects(changes: Iterable[Change]) -> str:
+    """What changes about the result, each effect once; "nothing" where that is all."""
+    found = [effect for effect in dict.fromkeys(change.effect for change in changes) if effect != "nothing"]
+    return ", ".join(found) or "nothing"
+
+
+def fallback_words(plan: Plan) -> str:
+    """What to go on with where memory runs out all the same, each by what is new about it."""
+    said = []
+    for before, now in itertools.pairwise((plan.recipe, *plan.fallbacks)):
+        size, remat = at_once(now, plan.batch_size), f"{remat_words(now) or 'nothing'} recomputed"
+        parts = [] if remat_words(now) == remat_words(before) else [remat]
+        said.append(", ".join(parts if parts and size == at_once(before, plan.batch_size) else [*parts, size]))
+    return ", then ".join(said)
+
+
+def reserve_words(plan: Plan) -> str:
+    """Where the budget is from and what of it is left free on purpose."""
+    source = "" if plan.budget.source == "given" else f"{plan.budget.source}. "
+    return f"{source}At least {format_bytes(plan.reserve_bytes)} stay free on purpose."
+
+
+def is_chosen(plan: Plan, option: Option) -> bool:
+    """Whether the option is the one that the plan is for."""
+    return _settings(plan, option.recipe) == _settings(plan, plan.recipe)
+
+
+def shown_options(plan: Plan, most: int) -> Sequence[Option]:
+    """The frontier, thinned evenly where it has more than `most`; its ends and the chosen one always stay."""
+    every = plan.frontier
+    if len(every) <= most:
+        return every
+    wanted = {round(number * (len(every) - 1) / (most - 1)) for number in range(most)}
+    return [option for number, option in enumerate(every) if number in wanted or is_chosen(plan, option)]
+
+
+def rate(samples_per_second: float) -> str:
+    """A speed for reading.
+
+    >>> rate(1234.5), rate(61.26), rate(0.512)
+    ('1,234', '61.3', '0.512')
+    """
+    return f"{samples_per_second:,.0f}" if samples_per_second >= 100 else f"{samples_per_second:.3g}"
+
+
+def seconds(duration: float) -> str:
+    """The time of a step for reading.
+
+    >>> seconds(0.20712), seconds(4.126), seconds(250)
+    ('0.207 s', '4.13 s', '4 min 10 s')
+    """
+    if duration < 100:
+        return f"{duration:.3g} s"
+    return f"{round(duration) // 60} min {round(duration) % 60} s"
+
+
+def _settings(plan: Plan, recipe: Recipe) -> tuple[object, ...]:
+    """All that tells recipes apart, whether it is said or left as the model has it: a plan that was saved says more."""
+    own = next((change.before for change in plan.changes if change.knob == "precision"), plan.estimate.precision)
+    others = (recipe.jit, recipe.optimizer, recipe.image_size, recipe.input_dtype)
+    return (recipe.samples_at_once(plan.batch_size), recipe.remat or "none", recipe.precision or own, *others)

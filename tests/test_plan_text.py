@@ -1,0 +1,156 @@
+"""The exact text of a plan in a terminal, at fixed widths and without colour."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from fitroom.budget import Budget
+from fitroom.planning.result import Plan
+from fitroom.planning.speed import Speed
+from fitroom.recipe import Recipe
+from fitroom.report.notebook import plan_html
+from fitroom.report.plan_text import plain_text, plan_text
+from sample_estimates import GIB
+from sample_plans import RECOMPUTED, ROUNDED, cut_to, option_of, sample_plan
+from test_terminal import shown
+
+AT_100_COLUMNS = """\
+TinyNet, batch 256, JAX on NVIDIA L4, 8.00 GiB for training
+fits with whole batches, float32, 1 segment recomputed
+
+Memory
+  peak            5.00 GiB   62.5 %  █████████████████████████
+  needs at least  6.25 GiB   78.1 %  ███████████████████████████████▎
+  stays free      1.75 GiB   21.9 %  ████████▊
+  budget          8.00 GiB  100.0 %  ████████████████████████████████████████
+  At least 245.8 MiB stay free on purpose.
+
+Speed
+  400 samples a second, 0.64 s a step of 256, by the roofline of the card
+
+What it changes about the result
+  recomputed  none → 1 segment  changes nothing
+
+Why
+  The fastest recipe that fits into 8 GiB keeps the batch whole and computes one segment again;
+  without that it would take 20 GiB.
+
+What there is to choose from
+       at                  needs   samples
+     once  recomputed   at least  a second  changes           memory is     fits
+      256  nothing     20.00 GiB       500  nothing           interpolated  no
+  ▸   256  1 segment    6.25 GiB       400  nothing           confirmed     yes
+      256  blocks       4.00 GiB       350  nothing           interpolated  yes
+       64  blocks       2.00 GiB       300  batch statistics  interpolated  yes
+
+If memory runs out all the same
+  blocks recomputed, then 128 samples at once, then 64 samples at once
+
+Notes
+  - The card was not here: its speed is from its datasheet.
+"""
+
+CHOICE_AT_60_COLUMNS_IN_ASCII = """\
+What there is to choose from
+  - whole batches, float32
+    20.00 GiB (interpolated), 500 samples a second, changes
+    nothing, does NOT fit
+  * whole batches, float32, 1 segment recomputed
+    6.25 GiB (confirmed), 400 samples a second, changes
+    nothing, fits
+"""
+
+
+def long_frontier() -> Plan:
+    recipes = [Recipe(micro_batch=size, precision="mixed_bfloat16") for size in range(100, 0, -1)]
+    chosen = recipes[41]
+    frontier = [option_of(recipe, recipe.micro_batch * GIB, 100.0, ROUNDED, cut_to(59)) for recipe in recipes]
+    return sample_plan(recipe=chosen, micro_batch=59, frontier=tuple(frontier), batch_size=100)
+
+
+def test_whole_plan_at_100_columns_in_a_terminal_and_by_print():
+    assert shown(plan_text(sample_plan()), width=100) == AT_100_COLUMNS
+    assert str(sample_plan()) + "\n" == AT_100_COLUMNS
+
+
+def test_colour_carries_nothing_that_the_words_do_not():
+    file = io.StringIO()
+    Console(file=file, width=100, force_terminal=True, color_system="truecolor").print(sample_plan())
+    without_colour = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+    assert without_colour != file.getvalue()
+    assert [line.rstrip() for line in without_colour.splitlines()] == AT_100_COLUMNS.splitlines()
+
+
+def test_narrow_terminal_without_block_characters_has_the_choice_in_words():
+    assert CHOICE_AT_60_COLUMNS_IN_ASCII in shown(plan_text(sample_plan()), width=60, encoding="ascii")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [24, 40, 80, 100, 160])
+def test_no_line_is_wider_than_the_terminal_in_any_encoding(width, encoding):
+    for plan in (sample_plan(model="层/[bold]é"), long_frontier()):
+        assert max(map(len, shown(plan_text(plan), width, encoding).splitlines())) <= width
+
+
+def test_every_kind_of_recipe_has_a_column_where_it_differs():
+    options = (
+        option_of(Recipe(precision="float32", jit=False), 7 * GIB, 90.0),
+        option_of(Recipe(precision="mixed_bfloat16", jit=True, micro_batch=32), 3 * GIB, None, ROUNDED, cut_to(32)),
+    )
+    text = plain_text(sample_plan(frontier=options))
+    assert "  once  precision       jit     at least  a second  changes" in text
+    assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, batch statistics  interpolated  yes" in text
+    assert "recomputed   at least" not in text
+
+
+def test_long_frontier_is_thinned_and_keeps_its_ends_and_the_chosen_one():
+    text = plain_text(long_frontier())
+    rows = re.findall(r"^  [▸ ] +(\d+) +\d+\.00 GiB", text, re.MULTILINE)
+    assert (rows[0], rows[-1]) == ("100", "1")
+    assert "59" in rows
+    assert f"and {100 - len(rows)} more between these" in text
+
+
+def test_a_plan_that_changes_nothing_says_so():
+    text = plain_text(sample_plan(recipe=Recipe(), changes=(), frontier=(), fallbacks=(), notes=()))
+    assert "fits as it is: whole batches, float32\n" in text
+    assert "\n  nothing: every knob stays as the model has it\n" in text
+    assert not any(heading in text for heading in ("choose from", "If memory runs out", "Notes"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"speed": None}, "Speed\n  unknown: the layers form no graph"),
+        (
+            {"speed": Speed(seconds_per_step=250.4, samples_per_second=1.0224, method="measured")},
+            "1.02 samples a second, 4 min 10 s a step of 256, measured on the card",
+        ),
+        (
+            {"recipe": Recipe(micro_batch=100, precision="mixed_float16", optimizer="lion", image_size=96, jit=True)},
+            "fits with 86 samples at once, mixed_float16, jit, lion, 96 x 96 pixels\n",
+        ),
+        ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. At least "),
+        ({"changes": (RECOMPUTED, cut_to(86))}, "at once     256 → 86          changes batch statistics\n"),
+        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed, 9 samples at once\n"),
+    ],
+)
+def test_speed_recipe_budget_changes_and_fallbacks_in_words(changes, words):
+    assert words in plain_text(sample_plan(**changes)) + "\n"
+
+
+def test_a_saved_plan_shows_as_it_did(tmp_path):
+    plan = sample_plan()
+    plan.save(tmp_path / "plan.json")
+    assert str(Plan.load(tmp_path / "plan.json")) == str(plan)
+
+
+def test_a_notebook_shows_verdict_figures_and_choice_with_names_escaped():
+    html = plan_html(replace(sample_plan(), model="<b>Tiny</b>"))
+    assert "&lt;b&gt;Tiny&lt;/b&gt;, batch 256" in html
+    assert "<b>Tiny" not in html
+    for words in ("fits with whole batches", "6.25 GiB", "400 samples a second", "blocks recomputed"):
+        assert words in html
