@@ -1,0 +1,95 @@
+"""The seconds of one optimizer step of a recipe on a card, without the card."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from fitroom.estimating.cards import Card
+from fitroom.planning.roofline.factors import factors_of, mode_of
+from fitroom.planning.roofline.ideal import ideal_seconds
+from fitroom.planning.roofline.work import Array, Work, work_of
+from fitroom.planning.speed import Speed
+from fitroom.remat.chain import Chain, chain_of
+from fitroom.remat.graph import functional_of, layer_graph
+from fitroom.remat.segment import Segment
+from fitroom.train.batch import cut_sizes
+
+_MASTER_BYTES = 4
+"""Weights, gradients and what the optimizer keeps are float32 in any precision."""
+
+
+class StepTime:
+    """Of one model on one card.
+
+    What a step does is counted layer by layer; each kind of work takes so many times what the card would take at best.
+    Those factors were measured on one card: the order of recipes is more to be trusted than the seconds.
+    """
+
+    def __init__(self, work: Work, chain: Chain, *, backend: str, card: Card) -> None:
+        self._work, self._chain, self._backend, self._card = work, chain, backend, card
+        self._by_precision: dict[str, Array] = {}
+        self._recomputed: dict[Segment, Array] = {}
+
+    @classmethod
+    def of_model(cls, model: Any, *, backend: str, card: Card) -> "StepTime | None":
+        """None where the model's layers form no graph, since its `call` is Python code of its own."""
+        if functional_of(model) is None:
+            return None
+        graph = layer_graph(model)
+        return cls(work_of(model, graph), chain_of(graph), backend=backend, card=card)
+
+    def seconds(
+        self, *, batch_size: int, micro_batch: int, precision: str, jit: bool, segments: Sequence[Segment] = ()
+    ) -> float:
+        """Of one optimizer step."""
+        ideal = self.ideal(batch_size=batch_size, micro_batch=micro_batch, precision=precision, segments=segments)
+        return float(ideal @ factors_of(mode_of(self._backend, jit), precision))
+
+    def speed(
+        self, *, batch_size: int, micro_batch: int, precision: str, jit: bool, segments: Sequence[Segment] = ()
+    ) -> Speed:
+        """The same, as a plan tells it."""
+        seconds = self.seconds(
+            batch_size=batch_size, micro_batch=micro_batch, precision=precision, jit=jit, segments=segments
+        )
+        return Speed(seconds_per_step=seconds, samples_per_second=batch_size / seconds, method="roofline")
+
+    def ideal(self, *, batch_size: int, micro_batch: int, precision: str, segments: Sequence[Segment] = ()) -> Array:
+        """What a step is made of, in the order of `FEATURES`."""
+        import numpy as np
+
+        times: Array = 1 + self._work.backward
+        for segment in segments:
+            times = times + self._again(segment)
+        num_parts = len(cut_sizes(batch_size, micro_batch))
+        work = batch_size * (times @ self._ideal_seconds(precision))
+        return np.concatenate([work, [self._weight_seconds(num_parts), num_parts * (times @ self._num_kernels), 1]])
+
+    def _ideal_seconds(self, precision: str) -> Array:
+        if precision not in self._by_precision:
+            found = ideal_seconds(self._work, self._card, backend=self._backend, precision=precision)
+            self._by_precision[precision] = found
+        return self._by_precision[precision]
+
+    @cached_property
+    def _num_kernels(self) -> Array:
+        """How many a call launches at least, forwards."""
+        return (self._work.elements > 0).sum(axis=1)
+
+    def _again(self, segment: Segment) -> Array:
+        """For each call of the model 1 where it is run again, else 0."""
+        import numpy as np
+
+        if segment not in self._recomputed:
+            again: Array = np.zeros(self._chain.num_calls)
+            inside = slice(segment.start, segment.stop)
+            again[inside] = self._chain.recomputed_before(segment.stop)[segment.start :]
+            self._recomputed[segment] = again * (self._work.backward > 0)
+        return self._recomputed[segment]
+
+    def _weight_seconds(self, num_parts: int) -> float:
+        """Each part of a batch reads the weights twice and writes gradients, which more parts add up; then the update
+        reads all and writes all but the gradients."""
+        weights, slots = self._work.weights, self._work.slots
+        passes = 3 * num_parts + 2 * (num_parts - 1) + 3
+        return (passes * weights + 2 * slots) * _MASTER_BYTES / self._card.bandwidth_bytes_per_second
