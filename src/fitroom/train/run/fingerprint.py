@@ -22,8 +22,8 @@ _LEFT_OUT = re.compile(r"name|seed|dtype|trainable|.*initializer|build_config|re
 def model_fingerprint(model: Any) -> dict[str, Any]:
     """A compiled and built model as JSON. Its learning rate is apart: callbacks change it (`given_learning_rate`)."""
     found: dict[str, Any] = {
-        "layers": [_layer(layer) for layer in model._flatten_layers()],  # no public name for the layers within layers
-        "variables": [described(variable) for variable in model.variables],
+        "layers": layer_lines(model),
+        "variables": variable_lines(model),
         "optimizer": _optimizer(model.optimizer),
         "loss": _loss(getattr(model, "loss", None)),
         "loss_weights": _plain(getattr(model, "loss_weights", None)),
@@ -31,6 +31,17 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
     }
     found["digest"] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
     return found
+
+
+def layer_lines(model: Any, *, with_precision: bool = True) -> list[str]:
+    """Its layers, those within layers too, each in one line: "Dense dense units=10 activation=relu"."""
+    every = model._flatten_layers()  # no public name for the layers within layers
+    return [_layer(layer, with_precision=with_precision) for layer in every]
+
+
+def variable_lines(model: Any) -> list[str]:
+    """Its variables, each in one line: "dense/kernel float32 (784, 10)"."""
+    return [described(variable) for variable in model.variables]
 
 
 def given_learning_rate(model: Any) -> float | None:
@@ -70,13 +81,13 @@ def described(variable: Any) -> str:
     return f"{stable_path(variable.path)} {variable.dtype} {tuple(variable.shape)}{frozen}"
 
 
-def _layer(layer: Any) -> str:
+def _layer(layer: Any, *, with_precision: bool) -> str:
     import keras
 
     words = [type(layer).__name__, stable_path(layer.name)]
     if not isinstance(layer, keras.Model):  # whose layers stand for themselves
         words += [f"{name}={value}" for name, value in _config(layer).items()]
-    if layer.dtype_policy.name != "float32":
+    if with_precision and layer.dtype_policy.name != "float32":
         words.append(f"in {layer.dtype_policy.name}")
     if not layer.trainable:
         words.append("not trainable")

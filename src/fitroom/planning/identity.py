@@ -1,0 +1,106 @@
+"""Which model a plan is for: enough to refuse it for another one, and to say what differs."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fitroom.remat.value import Remat
+from fitroom.train.run.fingerprint import layer_lines, variable_lines
+
+_NUMBERED = re.compile(r"(?P<base>.*?)(?:_(?P<number>\d+))?(?P<again>#\d+)?")
+"""A name as Keras numbers it, and as a graph counts the calls of one layer: "add_3", "dense#2"."""
+
+_COUNTED = ("layers", "variables", "numbers")
+
+
+def model_digest(model: Any) -> str:
+    """A built model in one line. Its precision, its values and how it is compiled do not count.
+
+    `numbered` is where Keras began to count layers that nobody named: at 0 for the first model of a process.
+
+    >>> model_digest(model)  # doctest: +SKIP
+    'layers=133 variables=236 numbers=20871725 sha256=3f5b... numbered=add:12,conv2d:4'
+    """
+    layers, variables = layer_lines(model, with_precision=False), variable_lines(model)
+    parts = {
+        "layers": len(layers),
+        "variables": len(variables),
+        "numbers": model.count_params(),
+        "sha256": hashlib.sha256("\n".join([*layers, *variables]).encode()).hexdigest(),
+    }
+    if first := _first_numbers(_call_names(model)):
+        parts["numbered"] = ",".join(f"{base}:{number}" for base, number in sorted(first.items()))
+    return " ".join(f"{name}={value}" for name, value in parts.items())
+
+
+def difference(of_plan: str, of_model: str) -> str | None:
+    """What differs between the models of two digests, in words; None where they are the same but for numbering.
+
+    >>> difference("layers=3 variables=4 numbers=90 sha256=a1", "layers=3 variables=6 numbers=99 sha256=b2")
+    '4 variables there and 6 here, 90 numbers there and 99 here'
+    """
+    there, here = _parts(of_plan), _parts(of_model)
+    if there.get("sha256") == here.get("sha256"):
+        return None
+    counted = [
+        f"{int(there[name]):,} {name} there and {int(here[name]):,} here"
+        for name in _COUNTED
+        if name in there and there[name] != here[name]
+    ]
+    return ", ".join(counted) or "as many layers and numbers, made or connected in another way"
+
+
+def renamed(remat: Remat, of_plan: str, of_model: str) -> Remat:
+    """The segments by the names that the layers have here: Keras counts on from model to model.
+
+    >>> renamed(Remat(segments=[("conv", "add_1")]), "numbered=", "numbered=add:12").segments
+    (('conv', 'add_13'),)
+    """
+    there, here = _numbers(_parts(of_plan)), _numbers(_parts(of_model))
+    if remat.segments is None or there == here:
+        return remat
+
+    def name_here(name: str) -> str:
+        return "/".join(_moved(part, there, here) for part in name.split("/"))
+
+    return Remat(segments=[[name_here(name) for name in segment] for segment in remat.segments])
+
+
+def _call_names(model: Any) -> Iterator[str]:
+    """Of all that segments can begin and end with."""
+    from fitroom.remat.graph import functional_of, layer_graph
+
+    if functional_of(model) is not None:
+        yield from (call.name for call in layer_graph(model).calls)
+
+
+def _first_numbers(names: Iterator[str]) -> dict[str, int]:
+    """The smallest number of each name, where that is not 0, which stands for a name without one."""
+    first: dict[str, int] = {}
+    for name in names:
+        for part in name.split("/"):
+            base, number, _ = _numbered(part)
+            first[base] = min(number, first.get(base, number))
+    return {base: number for base, number in first.items() if number}
+
+
+def _moved(part: str, there: dict[str, int], here: dict[str, int]) -> str:
+    base, number, again = _numbered(part)
+    moved = number - there.get(base, 0) + here.get(base, 0)
+    return base + (f"_{moved}" if moved else "") + again
+
+
+def _numbered(part: str) -> tuple[str, int, str]:
+    found = _NUMBERED.fullmatch(part)
+    assert found is not None, "every part of the pattern may be empty"
+    return found["base"], int(found["number"] or 0), found["again"] or ""
+
+
+def _parts(digest: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in digest.split())}
+
+
+def _numbers(parts: dict[str, str]) -> dict[str, int]:
+    pairs = (pair.rpartition(":") for pair in parts.get("numbered", "").split(",") if pair)
+    return {base: int(number) for base, _, number in pairs}
