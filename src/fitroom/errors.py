@@ -3,7 +3,8 @@
     FitroomError
     ├── InputError               what was given cannot work
     │   ├── UnknownNameError     a name that is not known, with the nearest ones
-    │   └── ModelError           a model that cannot be loaded, built or traced
+    │   ├── ModelError           a model that cannot be loaded, built or traced
+    │   └── NothingFitsError     no recipe brings a training step under the budget
     ├── MissingExtraError        an optional package is not installed
     ├── BackendError             the chosen backend cannot do this
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
@@ -50,6 +51,15 @@ class UnknownNameError(InputError):
 
 class ModelError(InputError):
     """A model that cannot be loaded, built or traced."""
+
+
+class NothingFitsError(InputError):
+    """No recipe brings a training step under the budget."""
+
+    def __init__(self, message: str, *, smallest_bytes: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.smallest_bytes = smallest_bytes
+        """The smallest budget that is known to do."""
 
 
 class MissingExtraError(FitroomError):

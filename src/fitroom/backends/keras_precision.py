@@ -9,22 +9,33 @@ from fitroom.backends.keras_layers import precision_of
 
 @contextmanager
 def in_precision(model: Any, policy: str | None) -> Iterator[None]:
-    """Have `model` compute in `policy`; its weights stay what they are.
+    """Have a compiled `model` compute in `policy`; its weights stay what they are.
 
-    A layer that was set apart (a float32 softmax at the end, say) stays apart. Under mixed_float16 the loss is scaled,
-    as Keras does for a model that was compiled so.
+    Under mixed_float16 the loss is scaled, as Keras does for a model that was compiled so.
     """
-    current = precision_of(model)
-    if policy is None or policy == current:
+    if policy is None or policy == precision_of(model):
         yield
         return
     import keras
 
-    followers = [layer for layer in model._flatten_layers() if layer.dtype_policy.name == current]
-    before = [layer.dtype_policy for layer in followers]
     optimizer = model.optimizer
     if policy == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         model.optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    try:
+        with layers_in_precision(model, policy):
+            yield
+    finally:
+        model.optimizer = optimizer
+
+
+@contextmanager
+def layers_in_precision(model: Any, policy: str) -> Iterator[None]:
+    """Have the layers follow `policy`; one that was set apart (a float32 softmax at the end, say) stays apart."""
+    import keras
+
+    current = precision_of(model)
+    followers = [layer for layer in model._flatten_layers() if layer.dtype_policy.name == current]
+    before = [layer.dtype_policy for layer in followers]
     try:
         for layer in followers:
             layer.dtype_policy = keras.dtype_policies.get(policy)
@@ -32,4 +43,3 @@ def in_precision(model: Any, policy: str | None) -> Iterator[None]:
     finally:
         for layer, its_own in zip(followers, before, strict=True):
             layer.dtype_policy = its_own
-        model.optimizer = optimizer

@@ -61,7 +61,7 @@ def estimate(
     from fitroom.backends.choose import current_backend
 
     started = time.perf_counter()
-    batch_size = _whole_number(batch_size)
+    batch_size = whole_number(batch_size)
     card, card_notes = choose_card(gpu)
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
@@ -116,7 +116,8 @@ def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...
     return remat_note(model, recipe.remat)
 
 
-def _whole_number(batch_size: Any) -> int:
+def whole_number(batch_size: Any) -> int:
+    """A batch size that is one, as an int."""
     try:
         number = operator.index(batch_size)  # NumPy's whole numbers, too
     except TypeError:

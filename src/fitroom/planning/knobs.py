@@ -1,0 +1,47 @@
+"""The knobs a planner may turn: which are free, which must be allowed, and what each changes about the result."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from fitroom.errors import InputError, UnknownNameError
+
+Effect = Literal["nothing", "rounding", "batch statistics", "the task itself"]
+
+EFFECTS: dict[str, Effect] = {
+    "jit": "nothing",
+    "remat": "nothing",
+    "input_dtype": "nothing",
+    "precision": "rounding",
+    "micro_batch": "batch statistics",
+    "optimizer": "the task itself",
+    "image_size": "the task itself",
+}
+"""By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
+looks at the batch as a whole."""
+
+KEEPABLE = ("precision", "remat", "micro-batch", "jit")
+"""What `keep` may name: these stay as the model has them."""
+
+ALLOWABLE = ("image-size", "optimizer")
+"""What `allow` may name: these are never turned unasked, and no further than memory wants it."""
+
+LEAN_OPTIMIZERS = ("adafactor", "lion", "sgd")
+"""What `allow="optimizer"` tries, by how little the training differs from Adam's; each has fewer slots."""
+
+
+def knobs_of(option: str, named: str | Iterable[str], known: tuple[str, ...]) -> frozenset[str]:
+    """The knobs that `keep` or `allow` names, as fields of `Recipe` are called.
+
+    >>> sorted(knobs_of("keep", "precision,micro-batch", KEEPABLE))
+    ['micro_batch', 'precision']
+    """
+    words = named.split(",") if isinstance(named, str) else list(named)
+    found = set()
+    for word in words:
+        if not isinstance(word, str):
+            raise InputError(f"`{option}` takes names of knobs. Received: {word!r}.", hint=f"known are: {known}")
+        name = word.strip().lower().replace("_", "-")
+        if name not in known:
+            raise UnknownNameError(f"knob for `{option}`", word, known, more=f"known are: {', '.join(known)}")
+        found.add(name.replace("-", "_"))
+    return frozenset(found)

@@ -1,0 +1,182 @@
+"""The search: guess by rules, prove by an estimate, learn from it, until the best guess is proven."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fitroom.errors import NothingFitsError
+from fitroom.estimating.result import Estimate
+from fitroom.planning.candidate import Candidate
+from fitroom.planning.choosing import Priced, best_of, frontier_of, has_enough
+from fitroom.planning.knobs import EFFECTS
+from fitroom.planning.memory import Memory
+from fitroom.planning.option import Change
+from fitroom.planning.room import Room
+from fitroom.planning.subject import Subject
+from fitroom.planning.variant import Variant
+from fitroom.units import format_bytes
+
+MOST_ESTIMATES = 7
+WORTH_AN_ESTIMATE = 1.03
+"""How many times faster another candidate must be for one more estimate, once one is proven."""
+
+_FIRST_PART = 0.5
+"""Of the budget: what the first estimate may take by the rules, which are up to 1.5 times too low."""
+
+_MOST_RECOMPUTED_SIZES = 5
+
+EstimateOf = Callable[[Candidate], Estimate]
+
+
+@dataclass(kw_only=True)
+class Search:
+    """Over all subjects, for one room."""
+
+    subjects: Sequence[Subject]
+    own: Variant
+    """What the user has: changes are against it."""
+
+    room: Room
+    estimate: EstimateOf
+    memory: Memory
+    has_statistics: bool
+    """Whether a layer looks at the batch as a whole."""
+
+    spares_statistics: bool
+
+    def __post_init__(self) -> None:
+        self.estimates: dict[Any, Estimate] = {}
+        self._tried: dict[Any, Candidate] = {}
+
+    def run(self) -> Priced:
+        """The best candidate, proven. Raises NothingFitsError where there is none."""
+        for _ in range(MOST_ESTIMATES):
+            wanted = self._wanted()
+            if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
+                break
+            self._prove(self._first(wanted.candidate) or wanted.candidate)
+        return self._proven() or self._last_resort()
+
+    def guess(self) -> Priced | None:
+        """The best candidate by what was learnt so far, unproven; None where nothing fits."""
+        return self._wanted()
+
+    def frontier(self) -> list[Priced]:
+        """All candidates worth having, whether they fit or not."""
+        return frontier_of(self._priced(wide=True))
+
+    def smaller_than(self, chosen: Candidate) -> list[Candidate]:
+        """What to go on with where memory runs out all the same: more recomputed, then fewer samples at once."""
+        subject = next(one for one in self.subjects if one.variant == chosen.variant)
+        sizes = [chosen.micro_batch, *([-(-chosen.micro_batch // 2)] if subject.may_cut else [])]
+        if subject.may_recompute:
+            wished = [make(size) for size in sizes for make in (subject.blocks, subject.tightest)]
+        else:
+            wished = [subject.plain(size) for size in sizes]
+        found: list[Candidate] = []
+        least_bytes = self.memory.required_bytes(chosen)
+        for candidate in wished:
+            if (required_bytes := self.memory.required_bytes(candidate)) < 0.95 * least_bytes:
+                found.append(candidate)
+                least_bytes = required_bytes
+        return found
+
+    def priced(self, candidate: Candidate) -> Priced:
+        """A candidate with what it takes."""
+        known = self.estimates.get(candidate.key)
+        required_bytes = known.required_bytes if known else self.memory.required_bytes(candidate)
+        return Priced(
+            candidate=candidate,
+            required_bytes=required_bytes,
+            peak_bytes=known.peak_bytes if known else self.memory.peak_bytes(candidate),
+            confirmed=known is not None,
+            fits=required_bytes <= self.room.usable_bytes,
+            changes=self._changes(candidate),
+        )
+
+    def _proven(self) -> Priced | None:
+        return best_of(map(self.priced, self._tried.values()), spares_statistics=self.spares_statistics)
+
+    def _wanted(self) -> Priced | None:
+        return best_of(self._priced(wide=False), spares_statistics=self.spares_statistics)
+
+    def _is_worth_it(self, wanted: Priced) -> bool:
+        """Whether to estimate once more: for what is clearly faster than all that is proven, or spares statistics."""
+        proven = self._proven()
+        if proven is None or has_enough(wanted.candidate) > has_enough(proven.candidate):
+            return True
+        return proven.seconds > WORTH_AN_ESTIMATE * wanted.seconds
+
+    def _first(self, wanted: Candidate) -> Candidate | None:
+        """Before anything is known of a variant: a size that surely fits, to learn from."""
+        if self.memory.knows(wanted.variant):
+            return None
+        usable_bytes = int(_FIRST_PART * self.room.usable_bytes)
+        if self.memory.required_bytes(wanted) <= usable_bytes:
+            return None
+        subject = next(one for one in self.subjects if one.variant == wanted.variant)
+        sizes = subject.sizes()
+        small = (subject.plain(size) for size in sizes)
+        return next((one for one in small if self.memory.required_bytes(one) <= usable_bytes), subject.plain(sizes[-1]))
+
+    def _prove(self, candidate: Candidate) -> None:
+        found = self.estimate(candidate)
+        self.estimates[candidate.key] = found
+        self._tried[candidate.key] = candidate
+        self.memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)
+
+    def _last_resort(self) -> Priced:
+        """The smallest that can be done at all."""
+        smallest = [
+            subject.tightest(subject.sizes()[-1]) if subject.may_recompute else subject.plain(subject.sizes()[-1])
+            for subject in self.subjects
+        ]
+        candidate = min(smallest, key=self.memory.required_bytes)
+        if candidate.key not in self.estimates:
+            self._prove(candidate)
+        found = self.priced(candidate)
+        if not found.fits:
+            smallest_bytes = int(found.required_bytes / (1 - self.room.reserve_bytes / self.room.budget.bytes)) + 1
+            recomputed = " and the most recomputed" if candidate.recomputes else ""
+            raise NothingFitsError(
+                f"No recipe brings a batch of {candidate.batch_size} under {format_bytes(self.room.budget.bytes)}: "
+                f"with {candidate.micro_batch} at once{recomputed} it needs {format_bytes(found.required_bytes)}.",
+                smallest_bytes=smallest_bytes,
+                hint=f"the smallest budget that does is {format_bytes(smallest_bytes)}",
+            )
+        return found
+
+    def _priced(self, *, wide: bool) -> list[Priced]:
+        found = {candidate.key: candidate for candidate in self._tried.values()}
+        for subject in self.subjects:
+            found |= {candidate.key: candidate for candidate in self._offered(subject, wide=wide)}
+        return [self.priced(candidate) for candidate in found.values()]
+
+    def _offered(self, subject: Subject, *, wide: bool) -> list[Candidate]:
+        """All sizes with nothing recomputed; of those that do not fit so, the largest that do with some recomputed."""
+        sizes = subject.sizes()
+        plain = [subject.plain(size) for size in sizes]
+        if not subject.may_recompute:
+            return plain
+        room_bytes = self.memory.countable_bytes(subject.variant, self.room.usable_bytes, recomputes=True)
+        too_large = [size for size, one in zip(sizes, plain, strict=True) if not self.priced(one).fits]
+        fitting = [size for size in too_large if self.priced(subject.tightest(size)).fits][:_MOST_RECOMPUTED_SIZES]
+        within = [subject.within(size, room_bytes) for size in fitting]
+        blocks = [subject.blocks(size) for size in ({sizes[0], *fitting} if wide else fitting)]
+        tightest = [subject.tightest(size) for size in fitting[:1] or (sizes[:1] if wide else [])]
+        return [*plain, *(one for one in within if one is not None), *blocks, *tightest]
+
+    def _changes(self, candidate: Candidate) -> tuple[Change, ...]:
+        changes = list(candidate.variant.changes_from(self.own))
+        if candidate.recomputes:
+            changes.append(Change(knob="remat", before="none", after=str(candidate.remat), effect=EFFECTS["remat"]))
+        if not candidate.is_whole:
+            changes.append(
+                Change(
+                    knob="micro_batch",
+                    before=f"{candidate.batch_size} at once",
+                    after=f"{candidate.micro_batch} at once",
+                    effect=EFFECTS["micro_batch"] if self.has_statistics else "nothing",
+                )
+            )
+        return tuple(changes)

@@ -1,0 +1,50 @@
+"""What a recipe is besides its micro-batch and its segments: memory grows along one line for each."""
+
+from dataclasses import dataclass
+
+from fitroom.planning.knobs import EFFECTS
+from fitroom.planning.option import Change
+from fitroom.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to compute a step."""
+
+    precision: str
+    jit: bool | None = None
+    """None where there is no choice."""
+
+    input_dtype: str | None = None
+    optimizer: str | None = None
+    """None for the model's own; likewise below."""
+
+    image_size: int | None = None
+
+    def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
+        """With the rest of the knobs."""
+        return Recipe(
+            precision=self.precision,
+            jit=self.jit,
+            input_dtype=self.input_dtype,
+            optimizer=self.optimizer,
+            image_size=self.image_size,
+            micro_batch=micro_batch,
+            remat=remat,  # type: ignore[arg-type]
+        )
+
+    def changes_from(self, own: "Variant") -> tuple[Change, ...]:
+        """What differs from the user's own way."""
+        differing = (
+            (knob, getattr(own, knob), getattr(self, knob))
+            for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size")
+        )
+        return tuple(
+            Change(knob=knob, before=_said(before), after=_said(after), effect=EFFECTS[knob])
+            for knob, before, after in differing
+            if after is not None and before != after
+        )
+
+
+def _said(value: object) -> str:
+    return {None: "the model's own", True: "compiled whole", False: "not compiled"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,67 @@
+"""Why a plan is what it is, in whole sentences."""
+
+from collections.abc import Iterator
+
+from fitroom.planning.choosing import FEW_SAMPLES, Priced, has_enough
+from fitroom.planning.search import Search
+from fitroom.units import format_bytes
+
+
+def why_this(search: Search, chosen: Priced) -> str:
+    """What it does, why not what is simpler or faster."""
+    return " ".join(_sentences(search, chosen))
+
+
+def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
+    candidate = chosen.candidate
+    batch_size, room = candidate.batch_size, search.room
+    subject = next(one for one in search.subjects if one.variant == candidate.variant)
+    whole = search.priced(subject.plain(batch_size))
+    limit = f"{format_bytes(room.usable_bytes)} ({format_bytes(room.budget.bytes)} less a reserve)"
+    if candidate.is_whole and not candidate.recomputes:
+        yield f"The whole batch of {batch_size} fits: it needs {format_bytes(chosen.required_bytes)} of {limit}."
+        return
+    yield f"The whole batch of {batch_size} needs {format_bytes(whole.required_bytes)} at once, and there are {limit}."
+    parts = -(-batch_size // candidate.micro_batch)
+    if candidate.is_whole:
+        yield (
+            f"With {candidate.remat} recomputed in the backward pass it needs {format_bytes(chosen.required_bytes)}, "
+            f"for {_slower(whole, chosen)}; the batch stays whole, and the result the same."
+        )
+    else:
+        recomputed = f" and {candidate.remat} recomputed" if candidate.recomputes else ""
+        yield (
+            f"With {candidate.micro_batch} samples at once, in {parts} parts{recomputed}, it needs "
+            f"{format_bytes(chosen.required_bytes)}; the optimizer still sees {batch_size}."
+        )
+    yield from _about_statistics(search, chosen)
+
+
+def _about_statistics(search: Search, chosen: Priced) -> Iterator[str]:
+    if not search.has_statistics:
+        return
+    candidate = chosen.candidate
+    tried = [one for one in search.frontier() if one.fits and one.candidate.variant == candidate.variant]
+    if candidate.is_whole or candidate.micro_batch >= FEW_SAMPLES:
+        if faster := [one for one in tried if not has_enough(one.candidate) and one.seconds < chosen.seconds]:
+            yield (
+                f"{faster[0].candidate.micro_batch} samples at once would be faster, but BatchNormalization learns "
+                f"worse from fewer than {FEW_SAMPLES}."
+            )
+        if not candidate.is_whole:
+            kept = [one for one in tried if one.candidate.is_whole]
+            yield f"BatchNormalization sees {candidate.micro_batch} samples at a time." + (
+                f" Keeping the batch whole, with more recomputed, would take {_slower(chosen, kept[0])}."
+                if kept
+                else ""
+            )
+    else:
+        yield (
+            f"BatchNormalization sees only {candidate.micro_batch} samples at a time, fewer than the {FEW_SAMPLES} it "
+            "should have: nothing larger fits, or speed was asked for."
+        )
+
+
+def _slower(fast: Priced, slow: Priced) -> str:
+    more = slow.seconds / fast.seconds - 1
+    return f"{100 * more:.0f} % more time" if more > 0.005 else "no more time"
