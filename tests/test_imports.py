@@ -41,8 +41,11 @@ def test_the_public_names_are_these():
         "HostMemoryError",
         "InputError",
         "MissingExtraError",
+        "MaxBatch",
         "ModelError",
+        "NothingFitsError",
         "OutOfMemoryError",
+        "Plan",
         "Recipe",
         "Remat",
         "Run",
@@ -54,7 +57,9 @@ def test_the_public_names_are_these():
         "estimate",
         "find_card",
         "fit",
+        "max_batch",
         "open_run",
+        "plan",
         "protect",
     }
 

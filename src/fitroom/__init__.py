@@ -9,6 +9,7 @@ from fitroom.errors import HostMemoryError as HostMemoryError
 from fitroom.errors import InputError as InputError
 from fitroom.errors import MissingExtraError as MissingExtraError
 from fitroom.errors import ModelError as ModelError
+from fitroom.errors import NothingFitsError as NothingFitsError
 from fitroom.errors import OutOfMemoryError as OutOfMemoryError
 from fitroom.errors import RunInterrupted as RunInterrupted
 from fitroom.errors import StateLostError as StateLostError
@@ -18,6 +19,10 @@ from fitroom.estimating.cards import find_card as find_card
 from fitroom.estimating.estimate import estimate as estimate
 from fitroom.estimating.result import Estimate as Estimate
 from fitroom.estimating.timeline import Timeline as Timeline
+from fitroom.planning.max_batch import MaxBatch as MaxBatch
+from fitroom.planning.max_batch import max_batch as max_batch
+from fitroom.planning.plan import plan as plan
+from fitroom.planning.result import Plan as Plan
 from fitroom.recipe import Recipe as Recipe
 from fitroom.remat.value import Remat as Remat
 from fitroom.report.run_record import Run as Run

@@ -1,6 +1,7 @@
 """A recipe: how one optimizer step is carried out."""
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.remat.value import NAMES as REMAT_NAMES
@@ -10,17 +11,21 @@ from fitroom.train.batch import cut_sizes
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
 """The Keras dtype policies a model can be trained in."""
 
-CHANGES = {
+Effect = Literal["nothing", "rounding", "batch statistics", "the task itself"]
+"""What a knob may change about the result of training, the mildest first."""
+
+EFFECTS: dict[str, Effect] = {
     "jit": "nothing",
     "remat": "nothing",
+    "input_dtype": "nothing",
     "precision": "rounding",
-    "micro_batch": "batch statistics, where the model has BatchNormalization",
-    "keras_accumulation": "batch statistics, where the model has BatchNormalization",
+    "micro_batch": "batch statistics",
+    "keras_accumulation": "batch statistics",
     "optimizer": "the task itself",
-    "input_dtype": "nothing, where the model casts its input",
     "image_size": "the task itself",
 }
-"""What each knob changes about the result of training, in the order a planner may turn them."""
+"""By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
+looks at the batch as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)

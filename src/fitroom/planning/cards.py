@@ -14,7 +14,7 @@ from fitroom.budget import Budget
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.cards import Card, all_cards, find_card
 from fitroom.planning.option import Option
-from fitroom.planning.plan import Planner, Question, Say
+from fitroom.planning.planner import Planner, Question, Say
 from fitroom.planning.room import Room
 
 REFERENCE_CARDS = ("L4", "T4")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from fitroom.planning.candidate import Candidate
-from fitroom.planning.knobs import Effect
 from fitroom.planning.option import Change
+from fitroom.recipe import Effect
 
 FEW_SAMPLES = 16
 """Fewer at once are few for statistics over a batch."""
@@ -71,8 +71,8 @@ def frontier_of(found: Sequence[Priced]) -> list[Priced]:
     in_order = sorted(found, key=lambda one: (one.seconds, one.required_bytes, one.severity))
     kept: list[Priced] = []
     for one in in_order:
-        clearly_less = 1.0 if one.confirmed else CLEARLY_LESS
-        others = (other.required_bytes for other in kept if other.severity <= one.severity)
-        if one.required_bytes < clearly_less * min(others, default=one.required_bytes + 1):
+        less = 1.0 if one.confirmed else CLEARLY_LESS
+        others = [other.required_bytes for other in kept if other.severity <= one.severity]
+        if not others or one.required_bytes < less * min(others):
             kept.append(one)
     return kept

@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any
 
-from fitroom.backends.keras_precision import layers_in_precision
+from fitroom.backends.keras_precision import in_precision
 from fitroom.remat.choice import Choice
 from fitroom.remat.cover import Cover, cover_of
 from fitroom.remat.graph import functional_of
@@ -25,7 +25,7 @@ class Covers:
         """None where the layers form no graph."""
         if functional_of(model) is None:
             return None
-        with layers_in_precision(model, precision):
+        with in_precision(model, precision):
             choice = Choice.of_model(model)
             _ = choice.chain  # its sizes are those of this precision
         return cls(choice)

@@ -1,23 +1,8 @@
 """The knobs a planner may turn: which are free, which must be allowed, and what each changes about the result."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 from fitroom.errors import InputError, UnknownNameError
-
-Effect = Literal["nothing", "rounding", "batch statistics", "the task itself"]
-
-EFFECTS: dict[str, Effect] = {
-    "jit": "nothing",
-    "remat": "nothing",
-    "input_dtype": "nothing",
-    "precision": "rounding",
-    "micro_batch": "batch statistics",
-    "optimizer": "the task itself",
-    "image_size": "the task itself",
-}
-"""By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
-looks at the batch as a whole."""
 
 KEEPABLE = ("precision", "remat", "micro-batch", "jit")
 """What `keep` may name: these stay as the model has them."""

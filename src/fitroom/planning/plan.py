@@ -1,40 +1,19 @@
 """`fitroom.plan`: the fastest recipe that fits."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fitroom.budget import Budget
-from fitroom.errors import InputError, NothingFitsError, UnknownNameError
 from fitroom.estimating.cards import Card
-from fitroom.estimating.estimate import estimate, whole_number
-from fitroom.estimating.result import Estimate
-from fitroom.planning.candidate import Candidate
-from fitroom.planning.choosing import Priced, has_enough
-from fitroom.planning.covers import Covers
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, LEAN_OPTIMIZERS, knobs_of
-from fitroom.planning.memory import Memory
-from fitroom.planning.option import Option
+from fitroom.estimating.estimate import whole_number
+from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.result import Plan
-from fitroom.planning.room import Room, room_of
-from fitroom.planning.search import Search
-from fitroom.planning.speed import Speed
-from fitroom.planning.subject import Subject
-from fitroom.planning.variant import Variant
-from fitroom.planning.why import why_this
-from fitroom.recipe import PRECISIONS
 
 if TYPE_CHECKING:
     import keras
 
 MAX = "max"
-AUTO = "auto"
-PREFERENCES = ("whole batches", "speed")
-_SMALLEST_PART = 0.5
-_PIXELS_STEP = 32
-
-Rebuild = Callable[[int], Any]
-Say = Callable[[str], None]
+"""In place of a batch size: the largest that fits whole."""
 
 
 def plan(
@@ -50,9 +29,9 @@ def plan(
     optimizer: Any = None,
     loss: Any = None,
     input_dtype: str | None = None,
-    rebuild: Rebuild | None = None,
+    rebuild: Callable[[int], Any] | None = None,
     probe: bool = False,
-    say: Say | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Plan:
     """The fastest way to train `model` with this batch in this memory.
 
@@ -81,6 +60,8 @@ def plan(
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
+    from fitroom.planning.planner import Planner, Question
+    from fitroom.planning.room import room_of
 
     room = room_of(budget, gpu, current_backend().name)
     say = say or _nobody
@@ -109,231 +90,5 @@ def plan(
     return probed(model, found, say)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What is to be trained, and what may be turned for it."""
-
-    model: Any
-    batch_size: int
-    precision: str | None = None
-    keep: frozenset[str] = frozenset()
-    allow: frozenset[str] = frozenset()
-    prefer: str = PREFERENCES[0]
-    optimizer: Any = None
-    loss: Any = None
-    input_dtype: str | None = None
-    rebuild: Rebuild | None = None
-
-    def __post_init__(self) -> None:
-        if self.prefer not in PREFERENCES:
-            known = " or ".join(map(repr, PREFERENCES))
-            raise InputError(f"`prefer` must be {known}. Received: {self.prefer!r}.")
-        if self.precision not in (None, AUTO, *PRECISIONS):
-            known = f"known are: {AUTO}, {', '.join(PRECISIONS)}"
-            raise UnknownNameError("precision", str(self.precision), (AUTO, *PRECISIONS), more=known)
-        if "image_size" in self.allow and self.rebuild is None:
-            raise InputError(
-                f"The model {self.model.name!r} is built for one size of pictures, so another cannot be planned.",
-                hint="give `rebuild`, a function that makes the model for a size; or `fitroom plan` with its name",
-            )
-
-
-class Planner:
-    """Finds the plan for one question and one room; what it learns there helps to guess for others."""
-
-    def __init__(self, question: Question, room: Room, say: Say) -> None:
-        from fitroom.backends.choose import current_backend
-        from fitroom.backends.keras_layers import precision_of
-        from fitroom.backends.keras_state import has_batch_statistics
-
-        self._question, self._room, self._say = question, room, say
-        self._backend = current_backend().name
-        self._own = Variant(
-            precision=precision_of(question.model), jit=self._own_jit(), input_dtype=question.input_dtype
-        )
-        self._has_statistics = has_batch_statistics(question.model)
-        self._models: dict[int | None, Any] = {None: question.model}
-        self._covers: dict[Any, Covers | None] = {}
-        self._memory = Memory(self._backend)
-
-    def plan(self) -> Plan:
-        """The best within what changes least; the task itself only where nothing else fits."""
-        last: NothingFitsError | None = None
-        best: Plan | None = None
-        for variants in self._stages(self._room.card):
-            search = self._search(variants, self._room)
-            try:
-                chosen = search.run()
-            except NothingFitsError as error:
-                last = last if last and last.smallest_bytes < error.smallest_bytes else error
-                continue
-            best = best or self._as_plan(search, chosen)
-            if has_enough(chosen.candidate) or self._question.prefer == "speed" or not self._has_statistics:
-                return self._as_plan(search, chosen)
-        if best is None:
-            assert last is not None, "there is at least one stage"
-            raise _with_a_card(last, self._backend)
-        return best
-
-    def guess(self, room: Room) -> Option | None:
-        """What a plan for another room would most likely be, by what was learnt in this one."""
-        for variants in self._stages(room.card):
-            search = self._search(variants, room)
-            if found := search.guess():
-                return self._option(search, found)
-        return None
-
-    def _search(self, variants: list[Variant], room: Room) -> Search:
-        return Search(
-            subjects=[self._subject(variant, room) for variant in variants],
-            own=self._own,
-            room=room,
-            estimate=self._estimate,
-            memory=self._memory,
-            has_statistics=self._has_statistics,
-            spares_statistics=self._has_statistics and self._question.prefer != "speed",
-        )
-
-    def _subject(self, variant: Variant, room: Room) -> Subject:
-        from fitroom.planning.roofline.step_time import StepTime
-
-        model, key = self._model_at(variant.image_size), (variant.precision, variant.image_size)
-        if key not in self._covers:
-            self._covers[key] = Covers.of_model(model, variant.precision)
-        step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
-        return Subject(
-            model=model,
-            variant=variant,
-            batch_size=self._question.batch_size,
-            may_recompute="remat" not in self._question.keep,
-            may_cut="micro_batch" not in self._question.keep,
-            covers=self._covers[key],
-            seconds=step_time.seconds if step_time else None,
-        )
-
-    def _stages(self, card: Card) -> Iterator[list[Variant]]:
-        """What to choose from: first without changing the task, then with each knob that is allowed."""
-        plain = [replace(self._own, precision=precision, jit=self._jit()) for precision in self._precisions(card)]
-        yield plain
-        if "optimizer" in self._question.allow:
-            yield [replace(variant, optimizer=name) for variant in plain for name in LEAN_OPTIMIZERS]
-        if "image_size" in self._question.allow:
-            optimizers = (None, *LEAN_OPTIMIZERS) if "optimizer" in self._question.allow else (None,)
-            for size in self._smaller_sizes():
-                yield [replace(variant, image_size=size, optimizer=name) for variant in plain for name in optimizers]
-
-    def _precisions(self, card: Card) -> list[str]:
-        own = self._own.precision
-        if self._question.precision is None or "precision" in self._question.keep:
-            return [own]
-        if self._question.precision != AUTO:
-            return [self._question.precision]
-        return list(dict.fromkeys((own, precision_for(card))))
-
-    def _own_jit(self) -> bool | None:
-        """On TensorFlow Keras has a choice; on JAX a step is always compiled, on PyTorch never."""
-        if self._backend != "tensorflow":
-            return None
-        return bool(self._question.model.jit_compile) if self._question.model.compiled else True
-
-    def _jit(self) -> bool | None:
-        return self._own.jit if self._own.jit is None or "jit" in self._question.keep else True
-
-    def _smaller_sizes(self) -> list[int]:
-        own = self._question.model.inputs[0].shape[1] or 0
-        sizes = range(own - own % _PIXELS_STEP or own, int(_SMALLEST_PART * own) - 1, -_PIXELS_STEP)
-        return [size for size in sizes if size < own]
-
-    def _model_at(self, image_size: int | None) -> Any:
-        if image_size not in self._models:
-            assert self._question.rebuild is not None, "only asked for where there is one"
-            assert image_size is not None, "the model itself is there from the start"
-            self._models[image_size] = self._question.rebuild(image_size)
-        return self._models[image_size]
-
-    def _estimate(self, candidate: Candidate) -> Estimate:
-        recomputed = ", some of it recomputed" if candidate.recomputes else ""
-        self._say(f"estimating {candidate.micro_batch} at once in {candidate.variant.precision}{recomputed}")
-        return estimate(
-            self._model_at(candidate.variant.image_size),
-            self._question.batch_size,
-            recipe=replace(candidate.recipe, image_size=None),
-            optimizer=None if candidate.variant.optimizer else self._question.optimizer,
-            loss=self._question.loss,
-            gpu=self._room.card,
-            limit=self._room.budget.bytes,
-        )
-
-    def _as_plan(self, search: Search, chosen: Priced) -> Plan:
-        from fitroom.planning.identity import model_digest
-
-        candidate = chosen.candidate
-        frontier = tuple(self._option(search, one) for one in search.frontier())
-        found = search.estimates[candidate.key]
-        return Plan(
-            recipe=candidate.recipe,
-            batch_size=self._question.batch_size,
-            micro_batch=candidate.micro_batch,
-            estimate=found,
-            speed=self._speed(search, candidate),
-            budget=self._room.budget,
-            reserve_bytes=self._room.reserve_bytes,
-            changes=chosen.changes,
-            why=why_this(search, chosen),
-            frontier=frontier,
-            fallbacks=tuple(one.recipe for one in search.smaller_than(candidate)),
-            model=self._question.model.name,
-            backend=self._backend,
-            gpu=self._room.card.name,
-            model_digest=model_digest(self._question.model),
-            notes=(*self._room.notes, *found.notes),
-        )
-
-    def _option(self, search: Search, one: Priced) -> Option:
-        return Option(
-            recipe=one.candidate.recipe,
-            micro_batch=one.candidate.micro_batch,
-            peak_bytes=one.peak_bytes,
-            required_bytes=one.required_bytes,
-            fits=one.fits,
-            confirmed=one.confirmed,
-            speed=self._speed(search, one.candidate),
-            changes=one.changes,
-        )
-
-    def _speed(self, search: Search, candidate: Candidate) -> Speed | None:
-        subject = next(one for one in search.subjects if one.variant == candidate.variant)
-        if subject.seconds is None:
-            return None
-        return Speed(
-            seconds_per_step=candidate.seconds,
-            samples_per_second=self._question.batch_size / candidate.seconds,
-            method="roofline",
-        )
-
-
 def _nobody(text: str) -> None:
     """Nobody hears."""
-
-
-def precision_for(card: Card) -> str:
-    """The dtype policy that a card does well."""
-    if card.bf16_flops:
-        return "mixed_bfloat16"
-    return "mixed_float16" if card.fp16_flops else "float32"
-
-
-def _with_a_card(error: NothingFitsError, backend: str) -> NothingFitsError:
-    """The error with the smallest card of the catalogue that would do."""
-    from fitroom.estimating.cards import all_cards
-
-    rooms = [(Budget.of(card.name, backend=backend).bytes, card) for card in all_cards() if card.vendor == "NVIDIA"]
-    enough = [(size, card) for size, card in rooms if size >= error.smallest_bytes]
-    if not enough:
-        return error
-    _, card = min(enough, key=lambda pair: pair[0])
-    return NothingFitsError(
-        error.message,
-        smallest_bytes=error.smallest_bytes,
-        hint=f"{error.hint}; the smallest card that does is {card.name}",
-    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from fitroom.planning.option import Option
-from fitroom.planning.plan import Say
+from fitroom.planning.planner import Say
 from fitroom.planning.result import Plan
 from fitroom.planning.speed import Speed
 

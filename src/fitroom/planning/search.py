@@ -8,12 +8,12 @@ from fitroom.errors import NothingFitsError
 from fitroom.estimating.result import Estimate
 from fitroom.planning.candidate import Candidate
 from fitroom.planning.choosing import Priced, best_of, frontier_of, has_enough
-from fitroom.planning.knobs import EFFECTS
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Change
 from fitroom.planning.room import Room
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
+from fitroom.recipe import EFFECTS
 from fitroom.units import format_bytes
 
 MOST_ESTIMATES = 7

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from fitroom.planning.knobs import EFFECTS
 from fitroom.planning.option import Change
-from fitroom.recipe import Recipe
+from fitroom.recipe import EFFECTS, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
