@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -12,10 +13,13 @@ from fitroom.planning.result import Plan
 from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.notebook import plan_html
+from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plan_text import plain_text, plan_text
 from sample_estimates import GIB
 from sample_plans import RECOMPUTED, ROUNDED, cut_to, option_of, sample_plan
 from test_terminal import shown
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 AT_100_COLUMNS = """\
 TinyNet, batch 256, JAX on NVIDIA L4, 8.00 GiB for training
@@ -40,11 +44,11 @@ Why
 
 What there is to choose from
        at                  needs   samples
-     once  recomputed   at least  a second  changes           memory is     fits
-      256  nothing     20.00 GiB       500  nothing           interpolated  no
-  ▸   256  1 segment    6.25 GiB       400  nothing           confirmed     yes
-      256  blocks       4.00 GiB       350  nothing           interpolated  yes
-       64  blocks       2.00 GiB       300  batch statistics  interpolated  yes
+     once  recomputed   at least  a second  changes     memory is     fits
+      256  nothing     20.00 GiB       500  nothing     interpolated  no
+  ▸   256  1 segment    6.25 GiB       400  nothing     confirmed     yes
+      256  blocks       4.00 GiB       350  nothing     interpolated  yes
+       64  blocks       2.00 GiB       300  statistics  interpolated  yes
 
 If memory runs out all the same
   blocks recomputed, then 128 samples at once, then 64 samples at once
@@ -102,7 +106,7 @@ def test_every_kind_of_recipe_has_a_column_where_it_differs():
     )
     text = plain_text(sample_plan(frontier=options))
     assert "  once  precision       jit     at least  a second  changes" in text
-    assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, batch statistics  interpolated  yes" in text
+    assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, statistics  interpolated  yes" in text
     assert "recomputed   at least" not in text
 
 
@@ -154,3 +158,33 @@ def test_a_notebook_shows_verdict_figures_and_choice_with_names_escaped():
     assert "<b>Tiny" not in html
     for words in ("fits with whole batches", "6.25 GiB", "400 samples a second", "blocks recomputed"):
         assert words in html
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "html"])
+def test_a_plan_is_drawn_as_a_file_the_same_every_time(tmp_path, suffix):
+    for name in ("one", "two"):
+        save_plan_plot(sample_plan(), tmp_path / f"{name}.{suffix}")
+    start = {"svg": b"<?xml", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[suffix]
+    content = (tmp_path / f"one.{suffix}").read_bytes()
+    assert content.startswith(start)
+    assert content == (tmp_path / f"two.{suffix}").read_bytes()
+
+
+def test_a_picture_names_the_plan_the_budget_and_the_groups_but_not_what_is_far_too_large(tmp_path):
+    far = option_of(Recipe(), 25 * GIB, 900.0)
+    save_plan_plot(sample_plan(model="$Tiny$ <b>", frontier=(far, *sample_plan().frontier)), tmp_path / "plan.svg")
+    texts = ["".join(each.itertext()) for each in ElementTree.parse(tmp_path / "plan.svg").iter(f"{SVG}text")]
+    assert {"this plan", "recomputed", "does not fit", "budget 8.00 GiB", "samples a second"} <= set(texts)
+    assert "$Tiny$ <b>, batch 256, JAX on NVIDIA L4, 8.00 GiB for training" in texts
+    assert sorted(text for text in texts if text in ("256", "64")) == ["256", "256", "256", "64"]
+
+
+def test_a_plan_without_speeds_or_alternatives_can_be_drawn(tmp_path):
+    unknown = tuple(replace(option, speed=None) for option in sample_plan().frontier)
+    save_plan_plot(sample_plan(frontier=unknown, speed=None), tmp_path / "unknown.svg")
+    assert "samples at once" in (tmp_path / "unknown.svg").read_text()
+    for suffix in ("svg", "html"):
+        save_plan_plot(
+            sample_plan(frontier=(), budget=Budget(bytes=99 * GIB, source="given")), tmp_path / f"a.{suffix}"
+        )
+        assert "99.00 GiB for training" in (tmp_path / f"a.{suffix}").read_text()

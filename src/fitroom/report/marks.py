@@ -17,12 +17,8 @@ _BEHIND_TEXT = {"facecolor": PAPER, "alpha": 0.85, "linewidth": 0, "pad": 0.5}
 
 def frame(axes: Any, num_moments: int, height_bytes: int) -> None:
     """Axes that count in percent of the step and in the unit that suits the height."""
-    from matplotlib.ticker import MaxNLocator
-
-    factor, unit = next(row for row in _UNITS if height_bytes >= row[0])
-    top = axes.get_ylim()[1] / factor
-    ticks = [tick for tick in MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(0, top) if 0 <= tick <= top]
-    axes.set_yticks([tick * factor for tick in ticks], [f"{tick:g}" for tick in ticks])
+    places, labels, unit = size_ticks(axes.get_ylim()[1], height_bytes)
+    axes.set_yticks(places, labels)
     axes.set_ylabel(unit, color=MUTED)
     quarters = [quarter / 4 for quarter in range(5)]
     axes.set_xticks([num_moments * part for part in quarters], [f"{100 * part:.0f} %" for part in quarters])
@@ -35,6 +31,16 @@ def frame(axes: Any, num_moments: int, height_bytes: int) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
+
+
+def size_ticks(end_bytes: float, of_bytes: int) -> tuple[list[float], list[str], str]:
+    """Round places on an axis up to `end_bytes`, what to write there, and the unit, one that suits `of_bytes`."""
+    from matplotlib.ticker import MaxNLocator
+
+    factor, unit = next(row for row in _UNITS if of_bytes >= row[0])
+    end = end_bytes / factor
+    ticks = [tick for tick in MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]).tick_values(0, end) if 0 <= tick <= end]
+    return [tick * factor for tick in ticks], [f"{tick:g}" for tick in ticks], unit
 
 
 def kinds(axes: Any, cut: Columns) -> None:

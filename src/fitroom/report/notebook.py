@@ -37,7 +37,7 @@ def plan_html(plan: Plan) -> str:
 
     def said(option: Option) -> str:
         recipe = plan_words.recipe_words(option.recipe, plan.batch_size, precision=plan.estimate.precision)
-        speed = f", {plan_words.rate(option.speed.samples_per_second)} a second" if option.speed else ""
+        speed = f", {plan_words.rate(option.speed)} a second" if option.speed else ""
         return f"{'▸ ' if plan_words.is_chosen(plan, option) else ''}{recipe}{speed}"
 
     options = plan_words.shown_options(plan, _NUM_OPTIONS)

@@ -14,6 +14,9 @@ KIND_COLOURS: dict[Kind, str] = {
 }
 """Each kind's colour, in the order in which they are stacked: what stays all step long is at the bottom."""
 
+GROUP_COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#ccbb44", "#66ccee")
+"""Of groups of points, from the same scheme."""
+
 PHASE_COLOURS: dict[Phase, str] = {"forward": "#d8dee6", "backward": "#aeb9c7", "update": "#8593a6"}
 """Greys, so that a phase is never taken for a kind."""
 

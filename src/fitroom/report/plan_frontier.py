@@ -16,8 +16,9 @@ from fitroom.units import format_bytes
 
 _MOST_ROWS = 16
 _GAP = 2
-_NARROWEST_EFFECTS = 16
-"""Of the longest single one, "batch statistics"."""
+_SHORT = {"batch statistics": "statistics", "the task itself": "task"}
+_NARROWEST_EFFECTS = 11
+"""Of the longest single one, "statistics,"."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def _columns(plan: Plan, options: Sequence[Option], sheet: Sheet) -> list[_Colum
         *knob("optimizer", lambda option: option.recipe.optimizer or "own"),
         *knob("pixels", lambda option: str(option.recipe.image_size or "own"), "right"),
         _Column("needs\nat least", [format_bytes(option.required_bytes) for option in options], "right"),
-        _Column("samples\na second", [_rate(option) for option in options], "right"),
-        _Column("changes", [words.effects(option.changes) for option in options], may_wrap=True),
+        _Column("samples\na second", [words.rate(option.speed) for option in options], "right"),
+        _Column("changes", [_effects(option) for option in options], may_wrap=True),
         _Column("memory is", ["confirmed" if option.confirmed else "interpolated" for option in options]),
         _Column("fits", ["yes" if option.fits else "no" for option in options]),
     ]
@@ -88,14 +89,17 @@ def _list(plan: Plan, options: Sequence[Option], sheet: Sheet) -> RenderableType
         chosen, style = words.is_chosen(plan, option), _style(plan, option)
         recipe = words.recipe_words(option.recipe, plan.batch_size, precision=plan.estimate.precision)
         size = f"{format_bytes(option.required_bytes)} ({'confirmed' if option.confirmed else 'interpolated'})"
-        price = f"{size}, {_rate(option)} samples a second, changes {words.effects(option.changes)}"
+        price = f"{size}, {words.rate(option.speed)} samples a second, changes {words.effects(option.changes)}"
         said.append(sheet.text(f"{mark if chosen else '-'} {recipe}", style))
         said.append(Padding(sheet.text(f"{price}, {'fits' if option.fits else 'does NOT fit'}", style), (0, 0, 0, 2)))
     return Group(*said)
 
 
-def _rate(option: Option) -> str:
-    return words.rate(option.speed.samples_per_second) if option.speed else "unknown"
+def _effects(option: Option) -> str:
+    said = words.effects(option.changes)
+    for effect, short in _SHORT.items():
+        said = said.replace(effect, short)
+    return said
 
 
 def _style(plan: Plan, option: Option) -> str:

@@ -13,6 +13,9 @@ from fitroom.units import format_bytes
 _KNOBS = {"micro_batch": "at once", "remat": "recomputed", "input_dtype": "input", "image_size": "image size"}
 _SPEED_METHODS = {"roofline": "by the roofline of the card", "measured": "measured on the card"}
 
+NO_GRAPH = "the layers form no graph whose work could be counted"
+"""Why no speed is known."""
+
 
 def headline(plan: Plan) -> str:
     """What the plan is for: "Xception, batch 256, JAX on RTX 3060, 11.20 GiB for training"."""
@@ -63,10 +66,12 @@ def jit_words(recipe: Recipe) -> str:
 
 def speed_words(speed: Speed | None, batch_size: int) -> str:
     """How fast a recipe is, and how that is known."""
-    if speed is None:
-        return "unknown: the layers form no graph whose work could be counted"
-    per_step = f"{seconds(speed.seconds_per_step)} a step of {batch_size}"
-    return f"{rate(speed.samples_per_second)} samples a second, {per_step}, {_SPEED_METHODS[speed.method]}"
+    return f"{rate(speed)} samples a second, {step_words(speed, batch_size)}" if speed else f"unknown: {NO_GRAPH}"
+
+
+def step_words(speed: Speed, batch_size: int) -> str:
+    """How long a step takes, and how that is known."""
+    return f"{seconds(speed.seconds_per_step)} a step of {batch_size}, {_SPEED_METHODS[speed.method]}"
 
 
 def knob_words(change: Change) -> str:
@@ -110,13 +115,12 @@ def shown_options(plan: Plan, most: int) -> Sequence[Option]:
     return [option for number, option in enumerate(every) if number in wanted or is_chosen(plan, option)]
 
 
-def rate(samples_per_second: float) -> str:
-    """A speed for reading.
-
-    >>> rate(1234.5), rate(61.26), rate(0.512)
-    ('1,234', '61.3', '0.512')
-    """
-    return f"{samples_per_second:,.0f}" if samples_per_second >= 100 else f"{samples_per_second:.3g}"
+def rate(speed: Speed | None) -> str:
+    """Samples a second, for reading."""
+    if speed is None:
+        return "unknown"
+    number = speed.samples_per_second
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def seconds(duration: float) -> str:

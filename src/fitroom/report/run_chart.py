@@ -26,6 +26,11 @@ class Series:
     shaded: bool = False
     """Whether the ground below a line is tinted."""
 
+    shape: Literal["circle", "triangle", "rect", "rectRot", "cross", "star"] = "circle"
+    """Of the dots of a chart without lines."""
+
+    is_large: bool = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
@@ -35,7 +40,9 @@ class Chart:
     title: str
     summary: str
     unit: Unit
-    across: Literal["epoch", "seconds", "step"]
+    across: Literal["epoch", "seconds", "step", "bytes"]
+    """Sizes in bytes make a chart of dots, whichever is nearest to the pointer is explained."""
+
     at: Sequence[float]
     labels: Sequence[str]
     """What each place along the chart is called."""
@@ -49,18 +56,25 @@ class Chart:
 
     bands: Sequence[dict[str, Any]] = ()
     stacked: bool = False
+    details: Sequence[Sequence[str]] = ()
+    """Further lines about each place along the chart."""
+
+    figures: str = ""
+    """A table to have in place of the one made from the series."""
 
     def to_dict(self) -> dict[str, Any]:
         """For the script."""
-        return {name: value for name, value in vars(self).items() if name not in ("series", "summary")} | {
+        return {name: value for name, value in vars(self).items() if name not in ("series", "summary", "figures")} | {
             "series": [vars(series) for series in self.series]
         }
 
     def table(self) -> str:
         """The same as a table, thinned where there is a lot of it."""
+        if self.figures:
+            return self.figures
         stride = -(-len(self.at) // _MAX_ROWS)
         shown = range(0, len(self.at), stride or 1)
-        heads = [{"epoch": "epoch", "seconds": "time", "step": "operation"}[self.across]]
+        heads = [{"epoch": "epoch", "seconds": "time", "step": "operation", "bytes": "size"}[self.across]]
         heads += [escape(series.name) for series in self.series]
         return table(
             heads,

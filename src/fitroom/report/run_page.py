@@ -1,7 +1,5 @@
 """A run as one self-contained HTML page: no network, for phone and desktop, light and dark, screen and paper."""
 
-import base64
-import hashlib
 from datetime import datetime
 from html import escape
 from pathlib import Path
@@ -9,6 +7,7 @@ from string import Template
 
 from fitroom import __version__
 from fitroom.report import run_result_sections, run_sections
+from fitroom.report.chart_script import chart_script, hash_of
 from fitroom.report.markup import asset, script_json
 from fitroom.report.run_charts import memory_charts, training_charts
 from fitroom.report.run_memory import memory
@@ -58,9 +57,9 @@ def run_page(run: Run) -> str:
     said = verdict(run)
     made = [(key, heading, body(run)) for key, heading, body in _SECTIONS]
     shown = [(key, heading, body) for key, heading, body in made if body]
-    script = _without_map(asset("vendor/chart.umd.min.js")) + asset("format.js") + asset("run.js")
+    script = chart_script()
     return Template(asset("run.html")).substitute(
-        policy=_hash(script),
+        policy=hash_of(script),
         title=escape(title(run)),
         style=asset("base.css") + asset("run.css"),
         kicker=escape(" · ".join(part for part in (title(run), where(run), _when(run)) if part)),
@@ -98,13 +97,3 @@ def _missing(run: Run) -> str:
     if run.job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
         said.append("The model was not tried on pictures held back.")
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
-
-
-def _hash(script: str) -> str:
-    """What lets a browser run this one script and no other."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _without_map(script: str) -> str:
-    """The script without the pointer to its source map, which is not here."""
-    return script.split("\n//# sourceMappingURL=")[0] + "\n"

@@ -15,7 +15,7 @@
     if (value === null) return "-";
     if (unit === "bytes") return formatBytes(value);
     if (unit === "share") return `${(100 * value).toFixed(1)} %`;
-    if (unit === "rate") return `${Math.round(value).toLocaleString("en")} / s`;
+    if (unit === "rate") return `${Number(value < 100 ? value.toPrecision(3) : Math.round(value)).toLocaleString("en")} / s`;
     return Number(value.toPrecision(4)).toString();
   };
 
@@ -28,13 +28,19 @@
     const high = Math.max(most, ...marks.filter((mark) => !mark.isFar).map((mark) => mark.value));
     const [sizeFactor, sizeName] = spec.unit === "bytes" ? suited(high, SIZES) : [spec.unit === "share" ? 0.01 : 1, ""];
     const [, timeName, timeFactor] = suited(spec.at.at(-1) ?? 0, TIMES);
+    const furthest = largest([...spec.at, ...spec.moments.map((moment) => moment.at)]);
+    const [alongFactor, alongName] = suited(furthest, SIZES);
+    const alongs = {
+      seconds: { factor: timeFactor, name: `${timeName} of training` },
+      bytes: { factor: alongFactor, name: `${alongName} of memory`, max: (1.04 * furthest) / alongFactor },
+      step: { factor: 1, name: "% of the step" },
+      epoch: { factor: 1, name: "epoch" },
+    };
     return {
       marks,
       high: high / sizeFactor,
       up: { factor: sizeFactor, name: spec.unit === "share" ? "%" : sizeName },
-      along: spec.across === "seconds"
-        ? { factor: timeFactor, name: `${timeName} of training` }
-        : { factor: 1, name: spec.across === "step" ? "% of the step" : "epoch" },
+      along: alongs[spec.across],
     };
   };
 
@@ -59,9 +65,10 @@
     nameMoments({ ctx, chartArea, scales }) {
       let free = chartArea.left;
       for (const moment of spec.moments) {
-        const x = scales.x.getPixelForValue(moment.at / along.factor) + 4;
+        const at = scales.x.getPixelForValue(moment.at / along.factor);
         const width = ctx.measureText(moment.name).width;
-        if (x < free || x + width > chartArea.right) continue;
+        const x = at + 4 + width > chartArea.right ? at - 4 - width : at + 4;
+        if (x < free) continue;
         free = x + width + 8;
         ctx.fillStyle = token(moment.colour);
         ctx.textAlign = "left";
@@ -115,6 +122,13 @@
     },
   });
 
+  const isDots = (spec) => spec.across === "bytes";
+  const dots = (series) => ({
+    showLine: false, fill: false, clip: false,
+    pointStyle: series.shape, pointRadius: series.is_large ? 9 : 5, pointHoverRadius: series.is_large ? 11 : 7,
+    order: series.is_large ? 0 : 1,
+  });
+
   const colours = (series) => ({
     borderColor: token(series.colour),
     backgroundColor: token(series.colour) + (series.shaded ? "30" : ""),
@@ -134,6 +148,7 @@
     pointHoverRadius: spec.stacked ? 0 : 4,
     spanGaps: true,
     clip: spec.across === "epoch" ? false : undefined,
+    ...(isDots(spec) ? dots(series) : {}),
   });
 
   const scales = (spec, placed) => {
@@ -144,7 +159,7 @@
       x: {
         ...axis, type: "linear", title: title(placed.along.name), grid: { display: false },
         min: isEpochs && spec.at.length > 1 ? 1 : isEpochs ? 0.5 : 0,
-        max: spec.at.length > 1 ? spec.at.at(-1) / placed.along.factor : undefined,
+        max: placed.along.max ?? (spec.at.length > 1 ? spec.at.at(-1) / placed.along.factor : undefined),
         ticks: { ...axis.ticks, ...(isEpochs ? { precision: 0 } : {}), maxTicksLimit: 8, includeBounds: spec.across === "step" || isEpochs },
       },
       y: {
@@ -178,6 +193,7 @@
       footer: (items) => spec.stacked && items.length
         ? `in use  ${formatBytes(spec.series.reduce((sum, one) => sum + one.values[items[0].dataIndex], 0))}`
         : "",
+      afterBody: ([item]) => spec.details[item?.dataIndex] ?? "",
     },
   });
 
@@ -187,13 +203,16 @@
   const options = (spec, placed) => ({
     animation: false,
     maintainAspectRatio: false,
-    interaction: { mode: "index", intersect: false },
+    interaction: { mode: isDots(spec) ? "nearest" : "index", intersect: false },
     layout: { padding: { top: spec.bands.length ? 20 : 4 } },
     scales: scales(spec, placed),
     plugins: {
       legend: {
         display: !spec.stacked && spec.series.length > 1, align: "start",
-        labels: { color: token("--ink"), boxWidth: 8, boxHeight: 8, usePointStyle: true, pointStyle: "rectRounded" },
+        labels: {
+          color: token("--ink"), boxWidth: 8, boxHeight: 8, usePointStyle: true,
+          ...(isDots(spec) ? {} : { pointStyle: "rectRounded" }),
+        },
       },
       tooltip: tooltip(spec),
     },
@@ -210,7 +229,9 @@
     });
     let place = -1;
     const point = () => {
-      const elements = spec.series.map((_, datasetIndex) => ({ datasetIndex, index: place }));
+      const elements = spec.series
+        .map((_, datasetIndex) => ({ datasetIndex, index: place }))
+        .filter(({ datasetIndex }) => !isDots(spec) || spec.series[datasetIndex].values[place] !== null);
       chart.setActiveElements(place < 0 ? [] : elements);
       chart.tooltip.setActiveElements(place < 0 ? [] : elements, { x: 0, y: 0 });
       chart.update();

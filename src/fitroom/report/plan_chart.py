@@ -1,0 +1,72 @@
+"""What a plan chose from as an interactive chart, and as a table."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from fitroom.planning.option import Option
+from fitroom.planning.result import Plan
+from fitroom.report import plan_words as words
+from fitroom.report.markup import table
+from fitroom.report.palette import GROUP_COLOURS
+from fitroom.report.plan_points import Point, Points, points_of
+from fitroom.report.run_chart import Chart, Series
+from fitroom.units import format_bytes
+
+_SHAPES = ("circle", "triangle", "rect", "rectRot")
+
+
+def frontier_chart(plan: Plan) -> Chart:
+    """Memory across, speed up, the budget as a line. For a plan that has a frontier."""
+    found = points_of(plan)
+    budget = format_bytes(found.budget_bytes)
+    title = f"{found.up_words.capitalize()}, by the memory that a recipe needs"
+    return Chart(
+        key="frontier",
+        title=f"{title}, of {budget}" if found.budget_is_far else title,
+        summary=f"{len(found.points)} recipes for a budget of {budget}. The plan {words.verdict(plan)}.",
+        unit="rate" if found.has_speed else "number",
+        across="bytes",
+        at=[point.across_bytes for point in found.points],
+        labels=[point.name for point in found.points],
+        series=_series(found),
+        moments=[]
+        if found.budget_is_far
+        else [{"at": found.budget_bytes, "name": f"budget {budget}", "colour": "--alarm"}],
+        details=[point.details for point in found.points],
+        figures=frontier_figures(plan),
+    )
+
+
+def frontier_figures(plan: Plan) -> str:
+    """All recipes with their price, the fastest first, as a table of HTML."""
+    heads = ("recipe", "needs at least", "samples a second", "changes", "memory is", "fits")
+    return table(heads, (_row(plan, option) for option in plan.frontier), kind="figures")
+
+
+def _row(plan: Plan, option: Option) -> list[str]:
+    name = escape(words.recipe_words(option.recipe, plan.batch_size, precision=plan.estimate.precision))
+    return [
+        f"<b>{name}</b>" if words.is_chosen(plan, option) else name,
+        format_bytes(option.required_bytes),
+        words.rate(option.speed),
+        escape(words.effects(option.changes)),
+        "confirmed" if option.confirmed else "interpolated",
+        "yes" if option.fits else "no",
+    ]
+
+
+def _series(found: Points) -> list[Series]:
+    def dots(name: str, points: Sequence[Point], **looks: Any) -> list[Series]:
+        values = [point.up if point in points else None for point in found.points]
+        return [Series(name=name, values=values, **looks)] if points else []
+
+    groups = [
+        one
+        for place, (name, points) in enumerate(found.groups.items())
+        for one in dots(
+            name, points, colour=GROUP_COLOURS[place % len(GROUP_COLOURS)], shape=_SHAPES[place % len(_SHAPES)]
+        )
+    ]
+    chosen = dots("this plan", found.chosen, colour="--ink", shape="star", is_large=True)
+    return [*chosen, *groups, *dots("does not fit", found.too_large, colour="--muted", shape="cross")]
