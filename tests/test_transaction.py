@@ -1,4 +1,7 @@
-"""Out of memory in a step: the same batch again, smaller, until it is done. On the fake backend."""
+"""Out of memory in a step: the same batch again, smaller, until it is done. On the fake backend.
+
+There a step takes half the memory where something is recomputed.
+"""
 
 import numpy as np
 import pytest
@@ -6,16 +9,24 @@ import pytest
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.stepper import SAMPLE_BYTES, FakeStepper
 from fitroom.errors import OutOfMemoryError
+from fitroom.recipe import Recipe
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 from fitroom.train.events import Events
 from fitroom.train.sizing import FIRST_STRETCH, Sizing
 from fitroom.train.transaction import Transaction
 
 
-def transaction(*, samples_that_fit, micro_batch=None, batch_statistics=False):
+def transaction(*, samples_that_fit, micro_batch=None, batch_statistics=False, recipes=None, whole=None):
     backend = FakeBackend(capacity_bytes=samples_that_fit * SAMPLE_BYTES)
-    stepper = backend.stepper(None, jit=None)
-    return Transaction(backend, stepper, Events(), micro_batch=micro_batch, batch_statistics=lambda: batch_statistics)
+    return Transaction(
+        backend,
+        lambda recipe: backend.stepper(None, jit=recipe.jit, remat=recipe.remat),
+        Events(),
+        recipes=recipes or (Recipe(micro_batch=micro_batch),),
+        whole=whole,
+        batch_statistics=lambda: batch_statistics,
+    )
 
 
 def batch_of(size):
@@ -128,7 +139,7 @@ def test_growing_never_thrashes():
 
 
 def test_growing_stops_at_what_was_asked():
-    sizing = Sizing(ceiling=8)
+    sizing = Sizing(recipes=(Recipe(micro_batch=8),))
     sizing.failed(8)
     for _ in range(5 * FIRST_STRETCH):
         sizing.succeeded(64)
@@ -142,3 +153,130 @@ def test_a_sizing_survives_a_checkpoint():
     again = Sizing()
     again.restore(sizing.to_dict())
     assert again == sizing
+
+
+SEGMENTS = Remat(segments=[("conv1", "add")])
+LADDER = (Recipe(), Recipe(remat=SEGMENTS), Recipe(remat="blocks"), Recipe(remat="blocks", micro_batch=24))
+
+
+def planned(*, samples_that_fit, recipes=LADDER, **options):
+    return transaction(samples_that_fit=samples_that_fit, recipes=recipes, whole=64, **options)
+
+
+def in_force(steps):
+    return steps.training.recipe.remat, steps.training.samples_at_once(64)
+
+
+def test_a_plan_recomputes_before_it_cuts_and_does_the_same_batch_again():
+    steps = planned(samples_that_fit=40)
+    steps.train(batch_of(64))
+    assert in_force(steps) == (SEGMENTS, 64)
+    assert steps.stepper.remat == SEGMENTS
+    assert steps.stepper.trained == [64]
+    [event] = steps.events.happened
+    assert event["message"].startswith(
+        "out of memory in training with 64 samples at once; the same batch again with 1 segment recomputed, 64 at once."
+    )
+    assert event["recomputed"] == "1 segment recomputed"
+
+
+def test_below_the_last_recipe_of_a_plan_sizes_are_halved_with_what_that_recomputes():
+    steps = planned(samples_that_fit=8)
+    steps.train(batch_of(64))
+    assert in_force(steps) == ("blocks", 12)
+    said = [(event.get("recomputed"), event["smaller"]) for event in steps.events.happened]
+    assert said == [("1 segment recomputed", 64), ("blocks recomputed", 64), (None, 24), (None, 12)]
+
+
+def test_a_recipe_that_changes_nothing_for_a_short_batch_is_passed_over():
+    steps = planned(samples_that_fit=8, recipes=(Recipe(micro_batch=32), Recipe(micro_batch=24), Recipe(micro_batch=8)))
+    steps.train(batch_of(20))
+    assert [event["smaller"] for event in steps.events.happened] == [8]
+
+
+def test_a_batch_that_cannot_be_cut_is_recomputed_all_the_same():
+    def whole_only(fits):
+        steps = planned(samples_that_fit=fits)
+        made = steps._stepper_of
+
+        def stepper_of(recipe):
+            stepper = made(recipe)
+            stepper.why_whole = "the model brings its own `train_step`"
+            return stepper
+
+        steps._stepper_of, steps.stepper = stepper_of, stepper_of(Recipe())
+        return steps
+
+    steps = whole_only(fits=40)
+    steps.train(batch_of(64))
+    assert in_force(steps) == (SEGMENTS, 64)
+    with pytest.raises(OutOfMemoryError, match="its own `train_step`"):
+        whole_only(fits=20).train(batch_of(64))
+
+
+def test_one_sample_is_recomputed_before_training_gives_up():
+    steps = planned(samples_that_fit=1, recipes=(Recipe(), Recipe(remat="blocks")))
+    steps.backend._gpu_memory.allocate(SAMPLE_BYTES // 2)
+    steps.train(batch_of(1))
+    assert in_force(steps)[0] == "blocks"
+
+
+def test_memory_that_comes_back_takes_a_plan_up_again_one_recipe_at_a_time():
+    steps = planned(samples_that_fit=6)
+    steps.train(batch_of(64))
+    assert in_force(steps) == ("blocks", 12)
+    steps.backend._gpu_memory.capacity_bytes = 64 * SAMPLE_BYTES
+    seen = []
+    for _ in range(6 * FIRST_STRETCH):
+        steps.train(batch_of(64))
+        if not seen or seen[-1] != in_force(steps):
+            seen.append(in_force(steps))
+    assert seen == [("blocks", 12), ("blocks", 24), ("blocks", 64), (SEGMENTS, 64), (None, 64)]
+    assert steps.stepper.remat is None
+
+
+def test_a_plan_that_simply_does_not_fit_is_tried_again_further_and_further_apart():
+    steps = planned(samples_that_fit=40)
+    for _ in range(20 * FIRST_STRETCH):
+        steps.train(batch_of(64))
+    # At first, then after 100, 200, 400 and 800 clean updates.
+    assert steps.out_of_memory_count == 5
+    assert in_force(steps) == (SEGMENTS, 64)
+
+
+def test_a_short_batch_is_no_reason_to_take_the_recipe_before():
+    sizing = Sizing(recipes=LADDER[1:3], whole=64)
+    for samples in (64, 64, 32):
+        sizing.failed(samples)
+    assert sizing.samples_at_once(64) == 16
+    for _ in range(5 * FIRST_STRETCH):
+        sizing.succeeded(5)
+    assert (sizing.recipe.remat, sizing.samples_at_once(64)) == ("blocks", 16)
+
+
+def test_validation_recomputes_nothing_and_begins_at_the_size_that_training_found():
+    steps = planned(samples_that_fit=24)
+    steps.train(batch_of(64))
+    steps.test(batch_of(64))
+    assert in_force(steps) == ("blocks", 24)
+    assert steps.testing.recipe == Recipe(micro_batch=24)
+
+
+def test_a_sizing_of_a_plan_survives_a_checkpoint_also_while_it_tries():
+    sizing = Sizing(recipes=LADDER, whole=64)
+    sizing.failed(64)
+    sizing.failed(64)
+    for _ in range(FIRST_STRETCH):
+        sizing.succeeded(64)
+    assert sizing.fell_from == (2, None)
+    again = Sizing(recipes=LADDER, whole=64)
+    again.restore(sizing.to_dict())
+    assert again == sizing
+
+
+def test_a_sizing_goes_on_from_the_start_where_the_recipes_are_others():
+    sizing = Sizing(recipes=LADDER, whole=64)
+    sizing.failed(64)
+    again = Sizing(recipes=(Recipe(), Recipe(remat="blocks")), whole=64)
+    again.restore(sizing.to_dict())
+    assert again.recipe == Recipe()

@@ -36,12 +36,17 @@ def event_text(event: dict[str, Any]) -> str:
     >>> event_text({"kind": "out of memory", "during": "training", "epoch": 0, "batch": 11, "samples": 64,
     ...             "smaller": 32, "message": "..."})
     'out of memory at batch 12 of epoch 1: micro-batch 64 to 32, batch done again'
+    >>> event_text({"kind": "out of memory", "during": "training", "epoch": 0, "batch": 11, "samples": 64,
+    ...             "smaller": 64, "recomputed": "blocks recomputed", "message": "..."})
+    'out of memory at batch 12 of epoch 1: blocks recomputed, batch done again'
     """
     try:
         if event["kind"] == "out of memory" and event["during"] == "training":
             place = f"batch {event['batch'] + 1} of epoch {event['epoch'] + 1}"
-            change = f"micro-batch {event['samples']} to {event['smaller']}"
-            return f"out of memory at {place}: {change}, batch done again"
+            is_smaller = event["smaller"] < event["samples"]
+            size = f"micro-batch {event['samples']} to {event['smaller']}" if is_smaller else None
+            changes = ", ".join(filter(None, (event.get("recomputed"), size)))
+            return f"out of memory at {place}: {changes}, batch done again"
     except KeyError:
         pass
     return str(event.get("message", event.get("kind", "")))

@@ -7,6 +7,9 @@ from fitroom.recipe import Recipe
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fitroom.budget import Budget
+    from fitroom.planning.result import Plan
+
 
 def fit(
     model: Any,
@@ -28,6 +31,8 @@ def fit(
     validation_freq: Any = 1,
     *,
     recipe: Recipe | None = None,
+    plan: "Plan | str | Path | None" = None,
+    budget: "Budget | int | str | None" = None,
     run_dir: "str | Path | None" = None,
     seed: int | None = None,
     checkpoint_seconds: float = 60.0,
@@ -38,6 +43,10 @@ def fit(
     Where a batch does not fit into memory, it is cut into micro-batches and trained to the same result: one optimizer
     update for the whole batch, the loss and the gradients of the whole batch. `recipe=fitroom.Recipe(micro_batch=32)`
     cuts from the start. `History.fitroom` says what was done.
+
+    `plan` is what `fitroom.plan` found for this model and this batch, or the file that it was saved to: it is carried
+    out, and where memory runs out all the same, its next smaller recipe. `budget="16GiB"` makes such a plan first. It
+    limits nothing by itself.
 
     With `run_dir` nothing is lost either: the same call again goes on where the run was killed, with the same result.
     A checkpoint is written at the end of every epoch and every `checkpoint_seconds` (or `checkpoint_batches`).
@@ -64,7 +73,9 @@ def fit(
     training = Training(
         model=model,
         data=data,
-        recipe=recipe or Recipe(),
+        recipe=recipe,
+        plan=plan,
+        budget=budget,
         run_dir=run_dir,
         seed=seed,
         checkpoint_seconds=checkpoint_seconds,

@@ -118,7 +118,7 @@ class Loop:
         self.keeper.opened()
         # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
         depth = 0 if self.keeper.records and self.source.resumes != "exactly" else 1
-        with prefetched(batches, self.transaction.stepper.ahead, depth, record=self.keeper.records) as items:
+        with prefetched(batches, self.transaction.ahead, depth, record=self.keeper.records) as items:
             for number, item in enumerate(items, start=position.batch):
                 self.events.where = {"epoch": position.epoch, "batch": number}
                 self.callbacks.on_train_batch_begin(number)
@@ -139,7 +139,7 @@ class Loop:
         model.reset_metrics()
         logs: dict[str, Any] = {}
         batches = validation.source.epoch(0)
-        with prefetched(batches, self.transaction.stepper.ahead, record=False) as items:
+        with prefetched(batches, self.transaction.ahead, record=False) as items:
             for number, item in enumerate(items):
                 callbacks.on_test_batch_begin(number)
                 logs = self.transaction.test(item.batch)

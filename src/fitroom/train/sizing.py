@@ -1,25 +1,45 @@
-"""How many samples go to the device at once, learnt from what failed.
+"""How many samples go to the device at once and what is recomputed, learnt from what failed.
 
-The rule. A batch begins whole, or at the micro-batch that was asked for. Out of memory halves it, for this batch and
-all that follow. After a clean stretch (100 updates at first) twice as much is tried once, up to where it began. A try
-that fails doubles the stretch before the next one, so a card that is simply too small is tried 100, 200, 400, ...
+The rule. A batch begins as the first recipe says: whole, or at its micro-batch. Out of memory takes the next recipe,
+for this batch and all that follow; after the last one, or where there is only one, it halves the size. After a clean
+stretch (100 updates at first) one step back is tried once, twice as much or the recipe before, up to where it began. A
+try that fails doubles the stretch before the next one, so a card that is simply too small is tried 100, 200, 400, ...
 updates apart; one that succeeds is kept, and the stretch begins anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fitroom.recipe import Recipe
 
 FIRST_STRETCH = 100
+
+Place = tuple[int, int | None]
+"""A recipe's number, and the most samples at once where that is less than the recipe's."""
 
 
 @dataclass(kw_only=True)
 class Sizing:
-    """The size in force."""
+    """The size in force.
 
-    ceiling: int | None = None
-    """The most samples at once that may ever be tried; None: whole batches."""
+    >>> sizing = Sizing(recipes=(Recipe(), Recipe(remat="blocks")))
+    >>> sizing.failed(64), sizing.recipe.remat, sizing.samples_at_once(64)
+    (True, 'blocks', 64)
+    >>> sizing.failed(64), sizing.recipe.remat, sizing.samples_at_once(64)
+    (True, 'blocks', 32)
+    """
+
+    recipes: tuple[Recipe, ...] = (Recipe(),)
+    """What to begin with, then what to go on with where memory runs out; of each `remat` and `micro_batch` count."""
+
+    whole: int | None = None
+    """The samples of a whole batch, where they are known beforehand."""
+
+    number: int = 0
+    """Of the recipe in force."""
 
     current: int | None = None
-    """The most samples at once now; None: as `ceiling` says."""
+    """The most samples at once now; None: as the recipe says."""
 
     stretch: int = FIRST_STRETCH
     """How many clean updates come before a larger size is tried."""
@@ -27,42 +47,105 @@ class Sizing:
     clean: int = 0
     """Updates since the last change or failure."""
 
-    fell_from: int | None = None
-    """While a larger size is being tried: the size to fall back to."""
+    fell_from: Place | None = None
+    """While a larger size is being tried: the place to fall back to."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe in force, with the micro-batch in force."""
+        return self._at((self.number, self.current))
+
+    @property
+    def found(self) -> int | None:
+        """The most samples at once, where running out of memory has taught it; otherwise None."""
+        return self.recipe.micro_batch if self.number or self.current is not None else None
 
     def samples_at_once(self, batch_size: int) -> int:
         """For a batch of this size."""
-        return min(size for size in (self.current, self.ceiling, batch_size) if size is not None)
+        return _least(self.recipe.micro_batch, batch_size)
 
-    def last_done(self, batch_size: int) -> int:
-        """How many were at once in the update before, in a batch of this size. A larger size to be tried is next."""
-        return min(size for size in (self.fell_from or self.current, self.ceiling, batch_size) if size is not None)
+    def last_done(self, batch_size: int) -> Recipe:
+        """How the update before was done, in a batch of this size. A larger size to be tried is next."""
+        recipe = self._at(self.fell_from or (self.number, self.current))
+        return replace(recipe, micro_batch=_least(recipe.micro_batch, batch_size))
 
-    def failed(self, samples: int) -> int:
-        """Out of memory with this many at once: the size to go on with."""
-        if self.fell_from is not None and self.fell_from < samples:
-            self.current, self.stretch = self.fell_from, self.stretch * 2
+    def failed(self, samples: int, *, can_cut: bool = True) -> bool:
+        """Out of memory with this many at once. Whether there is a smaller way, which is in force then."""
+        if self.fell_from is not None and self._is_smaller(self._at(self.fell_from), samples):
+            self.number, self.current = self.fell_from
+            self.stretch *= 2
         else:
-            self.current = -(-samples // 2)
+            below = self._below(samples, can_cut=can_cut)
+            if below is None:
+                return False
+            self.number, self.current = below
         self.clean, self.fell_from = 0, None
-        return self.current
+        return True
 
     def succeeded(self, batch_size: int) -> None:
         """An update went well."""
         self.clean += 1
         if self.fell_from is not None:
             self.fell_from, self.stretch, self.clean = None, FIRST_STRETCH, 0
-        if self.current is None or self.clean < self.stretch:
+        if self.clean < self.stretch:
             return
-        top = min(size for size in (self.ceiling, batch_size) if size is not None)
-        if self.current < top:
-            self.fell_from, self.current, self.clean = self.current, min(self.current * 2, top), 0
+        above = self._above(batch_size)
+        if above is not None:
+            self.fell_from, self.clean = (self.number, self.current), 0
+            self.number, self.current = above
 
-    def to_dict(self) -> dict[str, int | None]:
+    def to_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"current": self.current, "stretch": self.stretch, "clean": self.clean, "fell_from": self.fell_from}
+        return {
+            "place": self._kept((self.number, self.current)),
+            "fell_from": None if self.fell_from is None else self._kept(self.fell_from),
+            "stretch": self.stretch,
+            "clean": self.clean,
+        }
 
-    def restore(self, saved: dict[str, int | None]) -> None:
-        """Go on as a checkpoint says."""
-        self.current, self.fell_from = saved["current"], saved["fell_from"]
-        self.stretch, self.clean = saved["stretch"] or FIRST_STRETCH, saved["clean"] or 0
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on as a checkpoint says; with the first recipe, where the one of then is none of these."""
+        self.number, self.current = self._found_again(saved["place"])
+        self.fell_from = None if saved["fell_from"] is None else self._found_again(saved["fell_from"])
+        self.stretch, self.clean = saved["stretch"], saved["clean"]
+
+    def _at(self, place: Place) -> Recipe:
+        number, current = place
+        recipe = self.recipes[number]
+        sizes = [size for size in (current, recipe.micro_batch) if size is not None]
+        return replace(recipe, micro_batch=min(sizes, default=None))
+
+    def _below(self, samples: int, *, can_cut: bool) -> Place | None:
+        """The next recipe that makes a difference to so many samples; half of them after the last."""
+        for number, recipe in enumerate(self.recipes[self.number + 1 :], start=self.number + 1):
+            cuts = _least(recipe.micro_batch, samples) < samples
+            if self._is_smaller(recipe, samples) and (can_cut or not cuts):
+                return number, None
+        last = len(self.recipes) - 1
+        return (last, -(-samples // 2)) if can_cut and samples > 1 else None
+
+    def _is_smaller(self, recipe: Recipe, samples: int) -> bool:
+        return _least(recipe.micro_batch, samples) < samples or recipe.remat != self.recipe.remat
+
+    def _above(self, batch_size: int) -> Place | None:
+        recipe = self.recipes[self.number]
+        if self.current is not None:
+            top = _least(recipe.micro_batch, batch_size)
+            if self.current < top:
+                return self.number, min(self.current * 2, top)
+            most = recipe.micro_batch or self.whole
+            if most is None or self.current < most:  # this batch is a short one
+                return None
+        return (self.number - 1, None) if self.number else None
+
+    def _kept(self, place: Place) -> dict[str, Any]:
+        return {"recipe": self.recipes[place[0]].to_dict(), "current": place[1]}
+
+    def _found_again(self, kept: dict[str, Any]) -> Place:
+        then = Recipe(**kept["recipe"])
+        same = (one.remat == then.remat and one.micro_batch == then.micro_batch for one in self.recipes)
+        return next((number for number, is_same in enumerate(same) if is_same), 0), kept["current"]
+
+
+def _least(size: int | None, batch_size: int) -> int:
+    return batch_size if size is None else min(size, batch_size)

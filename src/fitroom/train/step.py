@@ -1,9 +1,13 @@
 """`fitroom.Step`: the transaction for people with a training loop of their own."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fitroom.recipe import Recipe
+
+if TYPE_CHECKING:
+    from fitroom.planning.result import Plan
 
 
 class Step:
@@ -14,20 +18,27 @@ class Step:
     ...     logs = step(x, y)
 
     The model is compiled as for `fit`. `logs` are those of `model.train_on_batch(..., return_dict=True)`: of this batch
-    alone. The size that was found is remembered from call to call.
+    alone. The size that was found is remembered from call to call. A `plan` is for a built model, and for batches of
+    its size; one that is shorter is done as well.
     """
 
-    def __init__(self, model: Any, *, recipe: Recipe | None = None) -> None:
-        from fitroom.train.training import new_transaction
+    def __init__(self, model: Any, *, recipe: Recipe | None = None, plan: "Plan | str | Path | None" = None) -> None:
+        from fitroom.backends.keras_precision import Precision
+        from fitroom.train.planned import opened, recipes_of
+        from fitroom.train.training import check_model, check_one_of, new_transaction
 
+        check_model(model)
+        check_one_of(recipe=recipe, plan=plan)
         self.model = model
-        self._transaction = new_transaction(model, recipe or Recipe())
+        self._plan = None if plan is None else opened(plan)
+        recipes = recipes_of(self._plan, model) if self._plan else (recipe or Recipe(),)
+        self._precision = Precision(model, recipes[0].precision)
+        self._transaction = new_transaction(model, recipes, whole=self._plan.batch_size if self._plan else None)
 
     @property
     def micro_batch(self) -> int | None:
         """The most samples at once now; None: whole batches."""
-        sizing = self._transaction.training
-        return sizing.current if sizing.current is not None else sizing.ceiling
+        return self._transaction.training.recipe.micro_batch
 
     def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> dict[str, Any]:
         """Train on one batch."""
@@ -39,11 +50,15 @@ class Step:
 
     def _logs(self, step: Callable[[Any], dict[str, Any]], x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         from fitroom.train.loop import as_floats
+        from fitroom.train.planned import check_batches
         from fitroom.train.sources import source_of
 
         # Through the same door as `fit`: lists become arrays, lengths that differ are an error.
         whole = source_of(x, y, sample_weight, batch_size=2**31, shuffle=False)
         batch = next(whole.epoch(0))
-        self._transaction.stepper.prepare(batch)
-        self.model.reset_metrics()
-        return as_floats(step(batch))
+        if self._plan is not None and batch.size > self._plan.batch_size:
+            check_batches(self._plan, batch, batch.size)
+        with self._precision.in_force():
+            self._transaction.stepper.prepare(batch)
+            self.model.reset_metrics()
+            return as_floats(step(batch))

@@ -1,24 +1,26 @@
 """One training put together: model, data, recipe, run folder; then the loop."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
 from fitroom.backends.keras_precision import in_precision
 from fitroom.backends.keras_state import has_batch_statistics
+from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
+from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
 from fitroom.train.events import Events
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Keeper, Loop, Validation
+from fitroom.train.planned import KNOBS_OF_FIT, check_batches, opened, recipes_of
 from fitroom.train.run.keeper import OpenedRun, kept_run
 from fitroom.train.sources import Source, source_of, split_validation, unpack
 from fitroom.train.transaction import Transaction
-
-_KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,9 @@ class Training:
 
     model: Any
     data: Data
-    recipe: Recipe
+    recipe: Recipe | None
+    plan: Plan | str | Path | None
+    budget: Budget | int | str | None
     run_dir: str | Path | None
     seed: int | None
     checkpoint_seconds: float
@@ -81,83 +85,126 @@ class Training:
         """Train, and return Keras's History."""
         import keras
 
-        _check_model(self.model)
-        _check_recipe(self.recipe)
+        check_model(self.model)
+        check_one_of(recipe=self.recipe, plan=self.plan, budget=self.budget)
+        _check_recipe(self.recipe or Recipe())
         events = Events()
         with ExitStack() as stack:
             run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
             seed = _seed_of(self.seed, run)
             source, validation = self.data.sources(seed)
-            recipe = _with_segments(self.model, self.recipe, source.peek().size)
-            stack.enter_context(in_precision(self.model, recipe.precision))
-            transaction = new_transaction(self.model, recipe, events)
-            transaction.stepper.prepare(source.peek())
-            known = keras.callbacks.CallbackList(
-                callbacks,
-                add_history=True,
-                add_progbar=verbose != 0,
-                verbose=verbose,
-                epochs=epochs,
-                steps=source.num_batches,
-                model=self.model,
-            )
-            for callback in known.callbacks:
-                if hasattr(callback, "set_sizing"):  # as Keras's `set_model`: for those who show the micro-batch
-                    callback.set_sizing(transaction.training)
-            keeper = run and run.begin(
-                model=self.model,
-                source=source,
-                transaction=transaction,
-                callbacks=known,
-                epochs=epochs,
-                seed=seed,
-                recipe=recipe,
-            )
-            if keeper and keeper.is_finished:
-                keeper.restore_finished()
-            else:
-                Loop(
+            plan = self._plan(source, run, events)
+            recipes = self._recipes(plan, source)
+            with in_precision(self.model, recipes[0].precision):
+                whole = plan.batch_size if plan else None
+                transaction = new_transaction(self.model, recipes, events, whole=whole)
+                transaction.stepper.prepare(source.peek())
+                known = keras.callbacks.CallbackList(
+                    callbacks,
+                    add_history=True,
+                    add_progbar=verbose != 0,
+                    verbose=verbose,
+                    epochs=epochs,
+                    steps=source.num_batches,
+                    model=self.model,
+                )
+                for callback in known.callbacks:
+                    if hasattr(callback, "set_sizing"):  # as Keras's `set_model`: for those who show the micro-batch
+                        callback.set_sizing(transaction.training)
+                keeper = run and run.begin(
                     model=self.model,
                     source=source,
                     transaction=transaction,
                     callbacks=known,
                     epochs=epochs,
-                    initial_epoch=initial_epoch,
-                    validation=validation,
-                    keeper=keeper or Keeper(),
-                    events=events,
-                ).run()
-                if keeper:
-                    keeper.finish()
+                    seed=seed,
+                    recipe=recipes[0],
+                    plan=plan,
+                    budget=self._budget,
+                )
+                if keeper and keeper.is_finished:
+                    keeper.restore_finished()
+                else:
+                    Loop(
+                        model=self.model,
+                        source=source,
+                        transaction=transaction,
+                        callbacks=known,
+                        epochs=epochs,
+                        initial_epoch=initial_epoch,
+                        validation=validation,
+                        keeper=keeper or Keeper(),
+                        events=events,
+                    ).run()
+            if keeper:
+                keeper.finish()
         history = self.model.history
+        recipe = transaction.training.recipe
         history.fitroom = {
-            "micro_batch": transaction.training.current or self.recipe.micro_batch,
+            "micro_batch": recipe.micro_batch,
             "validation_micro_batch": transaction.testing.current,
+            "recipe": recipe.to_dict(),
+            "plan": plan.to_dict() if plan else None,
             "out_of_memory": transaction.out_of_memory_count,
             "events": events.happened,
             "run_dir": None if self.run_dir is None else str(self.run_dir),
         }
         return history
 
+    @property
+    def _budget(self) -> Any:
+        """What was asked for, as JSON."""
+        return asdict(self.budget) if isinstance(self.budget, Budget) else self.budget
+
+    def _plan(self, source: Source, run: OpenedRun | None, events: Events) -> Plan | None:
+        """The one that was given, or made for the budget: once in a run, since the next one may be another."""
+        if self.plan is not None:
+            return opened(self.plan)
+        if self.budget is None:
+            return None
+        plan = run.plan_for(self._budget) if run else None
+        if plan is None:
+            from fitroom.planning.plan import plan as find_plan
+
+            _build(self.model, source)
+            plan = find_plan(self.model, source.peek().size, budget=self.budget)
+        events.tell("plan", plan.why)
+        return plan
+
+    def _recipes(self, plan: Plan | None, source: Source) -> tuple[Recipe, ...]:
+        """How to begin, then what to go on with where memory runs out."""
+        first = source.peek()
+        if plan is not None:
+            _build(self.model, source)
+            check_batches(plan, first, plan.batch_size if plan.batch_size == source.batch_size else first.size)
+            return recipes_of(plan, self.model)
+        recipe = self.recipe or Recipe()
+        if recipe.precision is not None:
+            _build(self.model, source)
+        return (_with_segments(self.model, recipe, first.size),)
+
     def _kept_run(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenedRun]:
         return kept_run(run_dir, events, every_seconds=self.checkpoint_seconds, every_batches=self.checkpoint_batches)
 
 
-def new_transaction(model: Any, recipe: Recipe, events: Events | None = None) -> Transaction:
-    """The steps of `model` as `recipe` says."""
-    _check_model(model)
+def new_transaction(
+    model: Any, recipes: Sequence[Recipe], events: Events | None = None, *, whole: int | None = None
+) -> Transaction:
+    """The steps of `model` as the first of `recipes` says, as the others where memory runs out."""
     backend = current_backend()
     free_last_error(backend)
     return Transaction(
         backend,
-        backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
+        lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
         events or Events(),
-        micro_batch=recipe.micro_batch,
+        recipes=recipes,
+        whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),
     )
 
 
-def _check_model(model: Any) -> None:
+def check_model(model: Any) -> None:
+    """Refuse what cannot be trained."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -171,11 +218,28 @@ def _check_model(model: Any) -> None:
         )
 
 
+def check_one_of(**ways: Any) -> None:
+    """Refuse several ways to say how a step is carried out."""
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        names = ", ".join(f"`{name}`" for name in ways)
+        raise InputError(
+            f"At most one of {names} says how to train. Received: {' and '.join(given)}.",
+            hint="a plan has a recipe and a budget of its own: leave the others out",
+        )
+
+
+def _build(model: Any, source: Source) -> None:
+    """Make the layers and weights of a model that has not seen a batch yet, in the precision that it has."""
+    if not all(layer.built for layer in model._flatten_layers()):
+        current_backend().stepper(model, jit=None).prepare(source.peek())
+
+
 def _check_recipe(recipe: Recipe) -> None:
-    others = [name for name in recipe.to_dict() if name not in _KNOBS_OF_FIT]
+    others = [name for name in recipe.to_dict() if name not in KNOBS_OF_FIT]
     if others:
         raise InputError(
-            f"`fit` takes {', '.join(_KNOBS_OF_FIT)} of a recipe. Received also: {', '.join(others)}.",
+            f"`fit` takes {', '.join(KNOBS_OF_FIT)} of a recipe. Received also: {', '.join(others)}.",
             hint="build and compile the model with the optimizer and the input it is to have",
         )
 

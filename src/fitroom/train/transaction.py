@@ -2,18 +2,21 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fitroom.backends.contract import Backend, Stepper
 from fitroom.errors import OutOfMemoryError
+from fitroom.recipe import Recipe
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch, cut_sizes
 from fitroom.train.events import Events
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
 _OF_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
-_Step = Callable[[Batch, int], dict[str, Any]]
+_Step = Callable[[int], dict[str, Any]]
+"""One batch with at most so many samples at once."""
 
 BATCH_STATISTICS = (
     "BatchNormalization sees micro-batches of {size} samples instead of the whole batch; its moving statistics move "
@@ -37,21 +40,31 @@ class Transaction:
     def __init__(
         self,
         backend: Backend,
-        stepper: Stepper,
+        stepper_of: Callable[[Recipe], Stepper],
         events: Events,
         *,
-        micro_batch: int | None,
+        recipes: Sequence[Recipe] = (Recipe(),),
+        whole: int | None = None,
         batch_statistics: Callable[[], bool],
     ) -> None:
-        self.backend, self.stepper, self.events = backend, stepper, events
-        self.training = Sizing(ceiling=micro_batch)
+        """`recipes` are what to begin with, then what to go on with where memory runs out; `whole` is the size of the
+        batches, where it is known."""
+        self.backend, self.events = backend, events
+        self.training = Sizing(recipes=tuple(recipes), whole=whole)
         self.testing = Sizing()
+        self.stepper = stepper_of(self.training.recipe)
+        self._stepper_of, self._remat = stepper_of, self.training.recipe.remat
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
 
     def train(self, batch: Batch) -> dict[str, Any]:
         """One optimizer update from one batch, whatever it takes."""
-        logs = self._done(self.stepper.train, batch, self.training, "training")
+
+        def step(samples: int) -> dict[str, Any]:
+            self._follow(self.training.recipe)
+            return self.stepper.train(batch, samples)
+
+        logs = self._done(step, batch, self.training, "training")
         size = self.training.samples_at_once(batch.size)
         if size < batch.size and self.batch_statistics():
             said = BATCH_STATISTICS.format(size=cut_sizes(batch.size, size)[0])
@@ -62,8 +75,12 @@ class Transaction:
     def test(self, batch: Batch) -> dict[str, Any]:
         """One batch of validation. Its size begins at what training found, and never changes that."""
         if self.testing.current is None:
-            self.testing.current = self.training.current
-        return self._done(self.stepper.test, batch, self.testing, "validation")
+            self.testing.current = self.training.found
+        return self._done(lambda samples: self.stepper.test(batch, samples), batch, self.testing, "validation")
+
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
+        return self.stepper.ahead(batch)
 
     def _done(self, step: _Step, batch: Batch, sizing: Sizing, what: str) -> dict[str, Any]:
         event: dict[str, Any] | None = None
@@ -71,7 +88,7 @@ class Transaction:
         while True:
             samples = sizing.samples_at_once(batch.size)
             try:
-                logs = step(batch, samples)
+                logs = step(samples)
             except Exception as error:
                 if not self.backend.is_out_of_memory(error):
                     raise
@@ -85,31 +102,48 @@ class Transaction:
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
-            self._check_can_shrink(samples, batch, what, said)
-            smaller = sizing.failed(samples)
-            event = self.events.tell(
-                "out of memory",
-                f"out of memory in {what} with {samples} samples at once; the same batch again with {smaller} at once. "
-                f"The batch stays at {batch.size}.",
-                during=what,
-                samples=samples,
-                smaller=smaller,
-                error=said,
-            )
+            before = sizing.recipe.remat
+            if not sizing.failed(samples, can_cut=self.stepper.why_whole is None):
+                raise self._too_large(batch, what, said)
+            event = self._tell(sizing.recipe, before, samples, batch, what, said)
 
-    def _check_can_shrink(self, samples: int, batch: Batch, what: str, said: str) -> None:
+    def _follow(self, recipe: Recipe) -> None:
+        """Have steps that recompute what the recipe says."""
+        if recipe.remat == self._remat:
+            return
+        self.stepper.forget()
+        self.stepper, self._remat = self._stepper_of(recipe), recipe.remat
+        self.backend.release()  # what the one before held beside its programs
+
+    def _tell(
+        self, now: Recipe, before: str | Remat | None, samples: int, batch: Batch, what: str, said: str
+    ) -> dict[str, Any]:
+        smaller = min(now.micro_batch or batch.size, batch.size)
+        is_new = now.remat != before
+        again = f"{recomputed(now.remat)}, {smaller} at once" if is_new else f"{smaller} at once"
+        return self.events.tell(
+            "out of memory",
+            f"out of memory in {what} with {samples} samples at once; the same batch again with {again}. "
+            f"The batch stays at {batch.size}.",
+            during=what,
+            samples=samples,
+            smaller=smaller,
+            **({"recomputed": recomputed(now.remat)} if is_new else {}),
+            error=said,
+        )
+
+    def _too_large(self, batch: Batch, what: str, said: str) -> OutOfMemoryError:
         room = self._room()
         if self.stepper.why_whole is not None:
-            raise OutOfMemoryError(
+            return OutOfMemoryError(
                 f"Out of memory in {what} with a batch of {batch.size}, which cannot be cut into micro-batches: "
                 f"{self.stepper.why_whole}. The framework said: {said}{room}",
                 hint="a smaller batch_size, smaller pictures or mixed precision; what was trained so far is intact",
             )
-        if samples <= 1:
-            raise OutOfMemoryError(
-                f"Out of memory in {what} with one sample at once. The framework said: {said}{room}",
-                hint=_NOT_GIVEN_BACK if self._is_full() else _TOO_LARGE,
-            )
+        return OutOfMemoryError(
+            f"Out of memory in {what} with one sample at once. The framework said: {said}{room}",
+            hint=_NOT_GIVEN_BACK if self._is_full() else _TOO_LARGE,
+        )
 
     def _is_full(self) -> bool:
         """Whether little is free although nothing runs."""
@@ -124,6 +158,15 @@ class Transaction:
             return ""
         in_use = f", {format_bytes(reading.in_use_bytes)} of it in use" if reading.in_use_bytes is not None else ""
         return f" There is: {format_bytes(reading.limit_bytes)} on {device.name}{in_use} when nothing runs."
+
+
+def recomputed(remat: str | Remat | None) -> str:
+    """What a step computes again, in words.
+
+    >>> recomputed("blocks"), recomputed(Remat(segments=[("conv1", "add")])), recomputed(None)
+    ('blocks recomputed', '1 segment recomputed', 'nothing recomputed')
+    """
+    return f"{remat if remat not in (None, 'none') else 'nothing'} recomputed"
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
 from fitroom.backends.keras_learning_rate import LearningRate
+from fitroom.recipe import Recipe
 from fitroom.train.loop import as_floats
 from fitroom.train.run.json_lines import append_line, finite
 from fitroom.train.sizing import Sizing
@@ -64,7 +65,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._rate = SteadyRate()
         self._learning_rate: LearningRate | None = None
         self._sizing: Sizing | None = None
-        self._micro_batch: int | None = None
+        self._done: Recipe | None = None
         self._epoch = self._batch = self._updates = 0
         self._has_run = self._has_warned = False
         self._logs: dict[str, Any] = {}
@@ -79,7 +80,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def set_sizing(self, sizing: Sizing) -> None:
         """Who says how many samples are at once on the device."""
         self._sizing = sizing
-        self._micro_batch = self._micro_batch_in_force()
+        self._done = self._last_done()
 
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint, which takes time that is not training's."""
@@ -128,9 +129,9 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _count(self, logs: dict[str, Any]) -> None:
         """Towards the rate: not a batch that was compiled for, nor the last of an epoch, which may be smaller."""
-        before, self._micro_batch = self._micro_batch, self._micro_batch_in_force()
+        before, self._done = self._done, self._last_done()
         batches = (self.params or {}).get("steps")
-        is_compiled = not self._has_run or self._micro_batch != before
+        is_compiled = not self._has_run or self._done != before
         self._has_run = True
         if is_compiled:
             as_floats(logs)  # waits for the device, so that nothing of it falls into the next stretch
@@ -157,7 +158,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             "learning_rate": self._learning_rate and self._learning_rate.now(),
             "pictures_per_second": self._rate.per_second,
             **self._meter.read(),
-            "micro_batch": self._micro_batch,
+            "micro_batch": self._micro_batch(),
         }
         reading = finite(reading)
         append_line(self.folder / FILE, reading)
@@ -184,8 +185,9 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             with contextlib.suppress(OSError):  # a terminal that went away or a full disk is no reason to stop
                 getattr(listener, what)(*values)
 
-    def _micro_batch_in_force(self) -> int | None:
-        if self._sizing is None:
-            return None
-        samples = self._sizing.last_done(self.pictures_per_batch)
-        return samples if samples < self.pictures_per_batch else None
+    def _last_done(self) -> Recipe | None:
+        return self._sizing.last_done(self.pictures_per_batch) if self._sizing else None
+
+    def _micro_batch(self) -> int | None:
+        samples = self._done.micro_batch if self._done else None
+        return samples if samples is not None and samples < self.pictures_per_batch else None

@@ -71,4 +71,4 @@ class FakeBackend:
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
-        return FakeStepper(self._gpu_memory)
+        return FakeStepper(self._gpu_memory, remat=remat)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fitroom.backends.fake.memory import FakeMemory
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 SAMPLE_BYTES = 100
@@ -11,8 +12,9 @@ SAMPLE_BYTES = 100
 class FakeStepper:
     """Knows no model; `trained` and `tested` hold the sizes of the batches that were done."""
 
-    def __init__(self, memory: FakeMemory, *, why_whole: str | None = None) -> None:
+    def __init__(self, memory: FakeMemory, *, why_whole: str | None = None, remat: str | Remat | None = None) -> None:
         self.why_whole = why_whole
+        self.remat = remat
         self.trained: list[int] = []
         self.tested: list[int] = []
         self._memory = memory
@@ -21,14 +23,14 @@ class FakeStepper:
         """Nothing."""
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """Take the memory of each part in turn, then count the batch."""
-        self._take(batch, micro_batch)
+        """Take the memory of each part in turn, half of it where something is recomputed; then count the batch."""
+        self._take(batch, micro_batch, SAMPLE_BYTES // 2 if self.remat else SAMPLE_BYTES)
         self.trained.append(batch.size)
         return {"loss": 1.0}
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """The same without an update."""
-        self._take(batch, micro_batch)
+        self._take(batch, micro_batch, SAMPLE_BYTES)
         self.tested.append(batch.size)
         return {"loss": 1.0}
 
@@ -43,6 +45,6 @@ class FakeStepper:
     def forget(self) -> None:
         """Nothing is kept."""
 
-    def _take(self, batch: Batch, micro_batch: int) -> None:
+    def _take(self, batch: Batch, micro_batch: int, sample_bytes: int) -> None:
         for part in batch.parts(micro_batch):
-            self._memory.free(self._memory.allocate(part.size * SAMPLE_BYTES))
+            self._memory.free(self._memory.allocate(part.size * sample_bytes))

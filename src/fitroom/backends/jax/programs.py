@@ -61,18 +61,21 @@ class _OfModel:
     def __init__(self, model: Any, variables: Iterable[Any]) -> None:
         self.programs = Programs()
         self._made_with = [weakref.ref(each) for each in _made_with(model, variables)]
+        self._policies = _policies(model)
 
     def holds_for(self, model: Any, variables: Iterable[Any]) -> bool:
         now = _made_with(model, variables)
         then = [reference() for reference in self._made_with]
-        return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+        is_same = len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+        return is_same and self._policies == _policies(model)
 
 
 _of_models: "weakref.WeakKeyDictionary[Any, _OfModel]" = weakref.WeakKeyDictionary()
 
 
 def programs_of(model: Any, variables: Iterable[Any]) -> Programs:
-    """Those of an earlier training, if the model was not compiled anew; as Keras keeps its own from `fit` to `fit`."""
+    """Those of an earlier training, if the model was not compiled anew and computes as it did; as Keras keeps its own
+    from `fit` to `fit`."""
     variables = list(variables)
     kept = _of_models.get(model)
     if kept is None or not kept.holds_for(model, variables):
@@ -83,6 +86,11 @@ def programs_of(model: Any, variables: Iterable[Any]) -> Programs:
 def _made_with(model: Any, variables: Iterable[Any]) -> list[Any]:
     compiled = (model.optimizer, model._loss_tracker, model._compile_loss, model._compile_metrics)
     return [*(each for each in compiled if each is not None), *variables]
+
+
+def _policies(model: Any) -> list[str]:
+    """The precision of each layer."""
+    return [layer.dtype_policy.name for layer in model._flatten_layers()]
 
 
 def _traced(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:

@@ -1,6 +1,7 @@
 """A run folder: what the run is, how far it came, what happened.
 
 run.json       what the run is: model, data, batch size, epochs, seed, recipe, versions; and its state
+plan.json      the plan that it carries out, if there is one
 history.json   the metrics of each epoch so far
 log.jsonl      what happened, one event a line: out of memory, smaller and larger micro-batches, going on
 checkpoints/   the last two
@@ -15,14 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError
+from fitroom.planning.result import Plan
 from fitroom.train.run.difference import first_difference
 from fitroom.train.run.durable import remove_partial, save_whole, write_json
 from fitroom.train.run.json_lines import append_line, finite, read_lines
 from fitroom.train.run.lock import FolderLock
 from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
 
-_MAY_CHANGE = ("epochs", "recipe", "versions", "learning_rate")
+_MAY_CHANGE = ("epochs", "recipe", "budget", "versions", "learning_rate")
 """What may be another when a run goes on. All else that says what the run is must be the same."""
+
+PLAN_FILE = "plan.json"
 
 State = Literal["running", "interrupted", "finished"]
 Progress = Literal["new", "unfinished", "finished"]
@@ -123,6 +127,17 @@ class RunFolder:
     def events(self) -> list[dict[str, Any]]:
         """What the log holds; a line that a kill cut short is left out."""
         return read_lines(self.path / "log.jsonl")
+
+    def write_plan(self, plan: Plan) -> None:
+        """Keep the plan that the run carries out. A full disk is no reason to stop: it can be made again."""
+        with contextlib.suppress(OSError):
+            plan.save(self.path / PLAN_FILE)
+
+    def read_plan(self) -> Plan | None:
+        """The plan that the run carries out, or None where none can be read."""
+        with contextlib.suppress(InputError):
+            return Plan.load(self.path / PLAN_FILE)
+        return None
 
     def write_history(self, history: dict[str, list[Any]]) -> None:
         """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.errors import RunInterrupted
+from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from fitroom.train import randomness
 from fitroom.train.events import Events
@@ -124,7 +125,13 @@ class RunKeeper(Keeper):
             self._stop()
 
     def finish(self) -> None:
-        """The model as a file that plain Keras loads."""
+        """The model as a file that plain Keras loads; or from it, where the run was done before.
+
+        It is as the user built it here, whatever precision the training had.
+        """
+        if self.is_finished:
+            self.model.load_weights(self.folder.model_file)  # at the end an average of them may have taken their place
+            return
         self.writer.flush()
         try:
             self.folder.write_history(self.model.history.history)
@@ -134,11 +141,10 @@ class RunKeeper(Keeper):
             self._tell("model not written", f"{self.folder.model_file} could not be written: {error}. Save the model.")
 
     def restore_finished(self) -> None:
-        """The history and the weights of a run that is done."""
+        """The history and the state of a run that is done."""
         self.begins()
         self.callbacks.on_train_begin()
         self.restore()
-        self.model.load_weights(self.folder.model_file)  # at the end an average of them may have taken their place
         self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs goes on with it.")
 
     def close(self) -> None:
@@ -227,6 +233,11 @@ class OpenedRun:
         """Of the run that is there."""
         return None if self.folder.kept is None else self.folder.kept["seed"]
 
+    def plan_for(self, budget: Any) -> Plan | None:
+        """The plan of the run that is there, if it was made for the same budget."""
+        is_same = self.folder.kept is not None and self.folder.kept.get("budget") == budget
+        return self.folder.read_plan() if is_same else None
+
     def begin(
         self,
         *,
@@ -237,6 +248,8 @@ class OpenedRun:
         epochs: int,
         seed: int,
         recipe: Recipe,
+        plan: Plan | None,
+        budget: Any,
     ) -> RunKeeper:
         """Say what the run is; refuses a folder of another one."""
         self.folder.begin(
@@ -248,10 +261,13 @@ class OpenedRun:
                 "epochs": epochs,
                 "seed": seed,
                 "recipe": recipe.to_dict(),
+                "budget": budget,
                 "versions": current_versions(),
                 "learning_rate": given_learning_rate(model),
             }
         )
+        if plan is not None:
+            self.folder.write_plan(plan)
         for note in self.folder.notes:
             self.events.tell("run folder", note)
         self.keeper = RunKeeper(

@@ -1,0 +1,116 @@
+"""What a plan means for one training: whether it was made for it, and the recipes that it gives."""
+
+from pathlib import Path
+from typing import Any
+
+from fitroom.backends.choose import current_backend
+from fitroom.backends.keras_layers import precision_of
+from fitroom.errors import InputError, ModelError
+from fitroom.planning.identity import difference, model_digest, renamed
+from fitroom.planning.result import Plan
+from fitroom.recipe import Recipe
+from fitroom.remat.value import Remat
+from fitroom.train.batch import Batch
+from fitroom.train.structure import leaves
+
+KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
+"""Those of a recipe that a training turns by itself."""
+
+_LEFT_TO_OTHERS = ("optimizer", "image_size", "input_dtype")
+"""The user's to turn, which is looked at here; of the last the data decide."""
+
+
+def opened(plan: Any) -> Plan:
+    """A plan, or the one in the file that was named."""
+    if isinstance(plan, str | Path):
+        return Plan.load(plan)
+    if not isinstance(plan, Plan):
+        raise InputError(
+            f"`plan` must be what `fitroom.plan` gave, or the path of a saved plan. Received: {plan!r}.",
+            hint='plan = fitroom.plan(model, batch_size=256, budget="16GiB")',
+        )
+    return plan
+
+
+def recipes_of(plan: Plan, model: Any) -> tuple[Recipe, ...]:
+    """How to train a built model, then what to go on with where memory runs out. Refuses a plan made for another."""
+    _check_backend(plan)
+    own = model_digest(model)
+    _check_model(plan, model, own)
+    _check_knobs(plan, model)
+    recipes = tuple(_carried_out(recipe, plan, model, own) for recipe in (plan.recipe, *plan.fallbacks))
+    _check_segments(recipes, model)
+    return recipes
+
+
+def check_batches(plan: Plan, first: Batch, full_size: int) -> None:
+    """Refuse a plan made for other batches than those of `full_size` samples, of which `first` is one."""
+    if full_size != plan.batch_size:
+        raise InputError(
+            f"The plan is for batches of {plan.batch_size}, and the data come in batches of {full_size}.",
+            hint=f"batch_size={plan.batch_size}, or a plan for these: fitroom.plan(model, batch_size={full_size}, ...)",
+        )
+    size = plan.recipe.image_size
+    if size is not None and not any(tuple(array.shape[1:3]) == (size, size) for array in leaves(first.x)):
+        shapes = ", ".join(str(tuple(array.shape[1:])) for array in leaves(first.x))
+        raise InputError(
+            f"The plan is for pictures of {size} x {size}, and the data are of shape {shapes}.",
+            hint=f"build the model for {size} x {size}, give it such pictures, and make a plan for that model",
+        )
+
+
+def _check_backend(plan: Plan) -> None:
+    name = current_backend().name
+    if plan.backend != name:
+        raise InputError(
+            f"The plan was made for the {plan.backend} backend, and this is {name}.",
+            hint=f"set KERAS_BACKEND={plan.backend} before Keras is imported, or make a plan here",
+        )
+
+
+def _check_model(plan: Plan, model: Any, own: str) -> None:
+    differs = difference(plan.model_digest, own)
+    if differs is not None:
+        raise ModelError(
+            f"The plan was made for another model. Expected: {plan.model!r}. Received: {model.name!r} ({differs}).",
+            hint=f"make one for this model: fitroom.plan(model, batch_size={plan.batch_size}, ...)",
+        )
+
+
+def _check_knobs(plan: Plan, model: Any) -> None:
+    others = [name for name in plan.recipe.to_dict() if name not in (*KNOBS_OF_FIT, *_LEFT_TO_OTHERS)]
+    if others:
+        raise InputError(
+            f"The plan turns {', '.join(others)}, which `fit` cannot.",
+            hint="build and compile the model so, and make a plan for it",
+        )
+    wanted = plan.recipe.optimizer
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if wanted is not None and type(optimizer).__name__.lower() != wanted.lower():
+        raise InputError(
+            f"The plan is for the optimizer {wanted!r}, and the model is compiled with {type(optimizer).__name__}.",
+            hint=f"model.compile(optimizer={wanted!r}, ...) before `fit`; mind that its learning rate is another",
+        )
+
+
+def _carried_out(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
+    """What there is to do beside what the model and its data are anyway."""
+    remat = recipe.remat if recipe.remat != "none" else None
+    return Recipe(
+        precision=recipe.precision if recipe.precision != precision_of(model) else None,
+        jit=recipe.jit,
+        remat=renamed(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
+        micro_batch=recipe.micro_batch if (recipe.micro_batch or plan.batch_size) < plan.batch_size else None,
+    )
+
+
+def _check_segments(recipes: tuple[Recipe, ...], model: Any) -> None:
+    """Raise now for what would be found out when memory has run out."""
+    named = [recipe.remat for recipe in recipes if isinstance(recipe.remat, Remat)]
+    if named:
+        from fitroom.remat.choice import named_segments
+        from fitroom.remat.graph import layer_graph
+
+        graph = layer_graph(model)
+        for remat in named:
+            named_segments(graph, remat)
