@@ -25,6 +25,7 @@ def mode_of(backend: str, jit: bool) -> str:
     return backend if backend != "tensorflow" else "tensorflow-jit" if jit else "tensorflow-graph"
 
 
+@cache
 def factors_of(mode: str, precision: str) -> Array:
     """In the order of `FEATURES`."""
     import numpy as np
