@@ -37,7 +37,8 @@ from fitroom.backends.jax.compiled.compiler import StepCompiler, compiler_versio
 from fitroom.backends.jax.step import JaxStep, training_step
 from fitroom.backends.jax.trace import default_limit_bytes
 from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
-from fitroom.backends.prepared import prepared, without_values
+from fitroom.backends.keras_twin import without_values
+from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.keras_batch import input_specs, name_of, target_specs
-from fitroom.backends.keras_layers import models_within, precision_of
+from fitroom.backends.keras_layers import precision_of
+from fitroom.backends.keras_twin import compile_arguments, twin_in_precision, without_values
 from fitroom.errors import ModelError
 from fitroom.estimating.step import StepRequest
 
@@ -67,7 +68,7 @@ def prepared(
             hint="pass the model itself, or on the command line a function that returns it",
         )
     x = input_specs(model, request.batch_size, request.recipe)
-    model = _in_precision(model, request.recipe.precision)
+    model = twin_in_precision(model, request.recipe.precision)
     lend = lend_values or (lambda variables: nullcontext())
     with _borrowed(model), lend(model.variables):
         notes = _lend_compile(model, request, slots_scope or without_values) if request.training else ()
@@ -90,13 +91,6 @@ def prepared(
         )
 
 
-def without_values() -> Any:
-    """A scope that makes variables without values: shapes are enough, and cost neither time nor memory."""
-    import keras
-
-    return keras.StatelessScope(initialize_variables=False)
-
-
 @contextmanager
 def _borrowed(model: Any) -> Iterator[None]:
     saved = dict(vars(model))
@@ -112,51 +106,6 @@ def _borrowed(model: Any) -> Iterator[None]:
             (saved[name].extend if isinstance(held, list) else saved[name].update)(held)
 
 
-@contextmanager
-def _not_compiled(model: Any) -> Iterator[None]:
-    """Let Keras clone the model, and those nested in it, without making their optimizers anew, values and all."""
-    import keras
-
-    compiled = [found for found in (model, *models_within(model)) if isinstance(found, keras.Model) and found.compiled]
-    for found in compiled:
-        found.compiled = False
-    try:
-        yield
-    finally:
-        for found in compiled:
-            found.compiled = True
-
-
-def _in_precision(model: Any, policy: str | None) -> Any:
-    """The model itself, or a twin without values whose layers follow another dtype policy."""
-    import keras
-
-    current = precision_of(model)
-    if policy is None or policy == current:
-        return model
-
-    def follow_policy(layer: Any) -> Any:
-        config = layer.get_config()
-        # A layer that was set apart (a float32 softmax at the end, say) stays apart.
-        if layer.dtype_policy.name == current:
-            config["dtype"] = policy
-        return layer.__class__.from_config(config)
-
-    try:
-        with _not_compiled(model), without_values():
-            twin = keras.models.clone_model(model, clone_function=follow_policy, recursive=True)
-    except Exception as error:
-        raise ModelError(
-            f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
-            hint=f"build it after `keras.config.set_dtype_policy({policy!r})`",
-        ) from error
-    # The twin as a whole follows it too: Keras scales the loss of a model that is in mixed_float16.
-    twin.dtype_policy = policy
-    if model.compiled:
-        keras.Model.compile(twin, **_compile_arguments(model))
-    return twin
-
-
 def _jit_of(model: Any, request: StepRequest) -> bool:
     if request.recipe.jit is not None:
         return request.recipe.jit
@@ -170,7 +119,7 @@ def _lend_compile(
     import keras
 
     compiled = model.compiled and model.optimizer is not None
-    arguments = _compile_arguments(model) if compiled else {"loss": _default_loss(model)}
+    arguments = compile_arguments(model) if compiled else {"loss": _default_loss(model)}
     if request.loss is not None:
         arguments |= {"loss": request.loss, "loss_weights": None}
     wanted = request.optimizer or request.recipe.optimizer
@@ -193,23 +142,6 @@ def _lend_compile(
         return ()
     names = f"{type(optimizer).__name__} and {name_of(arguments['loss'])}"
     return (f"Not compiled by you: estimated with {names}.",)
-
-
-def _compile_arguments(model: Any) -> dict[str, Any]:
-    """What the model was compiled with, with metrics of their own: tracing may build them for a batch like ours."""
-    import keras
-
-    arguments = dict(model._compile_config.config)  # the public `get_compile_config` loses functions of the user's
-    for name in ("metrics", "weighted_metrics"):
-        if arguments[name] is not None:
-            arguments[name] = keras.tree.map_structure(_unbuilt_metric, arguments[name])
-    return arguments
-
-
-def _unbuilt_metric(metric: Any) -> Any:
-    import keras
-
-    return type(metric).from_config(metric.get_config()) if isinstance(metric, keras.Metric) else metric
 
 
 def _unbuilt_copy(optimizer: Any) -> Any:

@@ -4,7 +4,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.prepared import without_values
+from fitroom.backends.keras_twin import without_values
 from fitroom.errors import ModelError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.prepared import without_values
+from fitroom.backends.keras_twin import without_values
 from fitroom.errors import InputError, ModelError
 
 _CONFIG = "config.json"

@@ -1,0 +1,104 @@
+"""Models like the user's, without values: in another precision, or for pictures of another size."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fitroom.backends.keras_layers import models_within, precision_of
+from fitroom.errors import ModelError
+
+
+def without_values() -> Any:
+    """A scope that makes variables without values: shapes are enough, and cost neither time nor memory."""
+    import keras
+
+    return keras.StatelessScope(initialize_variables=False)
+
+
+def twin_in_precision(model: Any, policy: str | None) -> Any:
+    """The model itself, or a twin whose layers follow another dtype policy."""
+    current = precision_of(model)
+    if policy is None or policy == current:
+        return model
+
+    def follow_policy(layer: Any) -> Any:
+        config = layer.get_config()
+        # A layer that was set apart (a float32 softmax at the end, say) stays apart.
+        if layer.dtype_policy.name == current:
+            config["dtype"] = policy
+        return layer.__class__.from_config(config)
+
+    try:
+        twin = _twin(model, clone_function=follow_policy, recursive=True)
+    except Exception as error:
+        raise ModelError(
+            f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
+            hint=f"build it after `keras.config.set_dtype_policy({policy!r})`",
+        ) from error
+    # The twin as a whole follows it too: Keras scales the loss of a model that is in mixed_float16.
+    twin.dtype_policy = policy
+    return twin
+
+
+def twin_of_size(model: Any, size: int) -> Any:
+    """A twin for square pictures of another size, with the same weights: a model of one input, without a Flatten."""
+    import keras
+
+    pictures = model.inputs[0]
+    try:
+        other = keras.Input((size, size, pictures.shape[-1]), dtype=pictures.dtype, name=pictures.name)
+        twin = _twin(model, input_tensors=other)
+    except Exception as error:
+        raise _of_one_size(model, size, str(error).strip()) from error
+    if [tuple(each.shape) for each in twin.weights] != [tuple(each.shape) for each in model.weights]:
+        raise _of_one_size(model, size, "its weights would be of other shapes, as behind a Flatten.")
+    return twin
+
+
+def compile_arguments(model: Any) -> dict[str, Any]:
+    """What the model was compiled with, with metrics of their own: tracing may build them for a batch like ours."""
+    import keras
+
+    arguments = dict(model._compile_config.config)  # the public `get_compile_config` loses functions of the user's
+    for name in ("metrics", "weighted_metrics"):
+        if arguments[name] is not None:
+            arguments[name] = keras.tree.map_structure(_unbuilt_metric, arguments[name])
+    return arguments
+
+
+def _twin(model: Any, **changes: Any) -> Any:
+    import keras
+
+    with _not_compiled(model), without_values():
+        twin = keras.models.clone_model(model, **changes)
+    if model.compiled:
+        keras.Model.compile(twin, **compile_arguments(model))
+    return twin
+
+
+@contextmanager
+def _not_compiled(model: Any) -> Iterator[None]:
+    """Let Keras clone the model, and those nested in it, without making their optimizers anew, values and all."""
+    import keras
+
+    compiled = [found for found in (model, *models_within(model)) if isinstance(found, keras.Model) and found.compiled]
+    for found in compiled:
+        found.compiled = False
+    try:
+        yield
+    finally:
+        for found in compiled:
+            found.compiled = True
+
+
+def _unbuilt_metric(metric: Any) -> Any:
+    import keras
+
+    return type(metric).from_config(metric.get_config()) if isinstance(metric, keras.Metric) else metric
+
+
+def _of_one_size(model: Any, size: int, why: str) -> ModelError:
+    return ModelError(
+        f"The model {model.name!r} cannot be had for pictures of {size} x {size}: {why}",
+        hint="write a function of `image_size` that builds it: `def make_model(image_size):`, as file.py:make_model",
+    )
