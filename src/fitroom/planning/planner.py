@@ -17,7 +17,7 @@ from fitroom.planning.memory import Memory
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
 from fitroom.planning.room import Room
-from fitroom.planning.search import Search
+from fitroom.planning.search import EstimateOf, Search
 from fitroom.planning.speed import Speed
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
@@ -67,12 +67,13 @@ class Question:
 class Planner:
     """Finds the plan for one question and one room; what it learns there helps to guess for others."""
 
-    def __init__(self, question: Question, room: Room, say: Say) -> None:
+    def __init__(self, question: Question, room: Room, say: Say, estimate: EstimateOf | None = None) -> None:
         from fitroom.backends.choose import current_backend
         from fitroom.backends.keras_layers import precision_of
         from fitroom.backends.keras_state import has_batch_statistics
 
         self._question, self._room, self._say = question, room, say
+        self._estimate = estimate or self._estimated
         self._backend = current_backend().name
         self._own = Variant(
             precision=precision_of(question.model), jit=self._own_jit(), input_dtype=question.input_dtype
@@ -177,7 +178,7 @@ class Planner:
             self._models[image_size] = self._question.rebuild(image_size)
         return self._models[image_size]
 
-    def _estimate(self, candidate: Candidate) -> Estimate:
+    def _estimated(self, candidate: Candidate) -> Estimate:
         recomputed = ", some of it recomputed" if candidate.recomputes else ""
         self._say(f"estimating {candidate.micro_batch} at once in {candidate.variant.precision}{recomputed}")
         return estimate(
@@ -194,7 +195,7 @@ class Planner:
         from fitroom.planning.identity import model_digest
 
         candidate = chosen.candidate
-        frontier = tuple(self._option(search, one) for one in search.frontier())
+        frontier = tuple(self._option(search, one) for one in search.frontier(chosen))
         found = search.estimates[candidate.key]
         return Plan(
             recipe=candidate.recipe,

@@ -61,9 +61,11 @@ class Search:
         """The best candidate by what was learnt so far, unproven; None where nothing fits."""
         return self._wanted()
 
-    def frontier(self) -> list[Priced]:
-        """All candidates worth having, whether they fit or not."""
-        return frontier_of(self._priced(wide=True))
+    def frontier(self, chosen: Priced) -> list[Priced]:
+        """All candidates worth having, whether they fit or not; the chosen one among them."""
+        found = frontier_of(self._priced(wide=True))
+        there = any(one.candidate.key == chosen.candidate.key for one in found)
+        return found if there else sorted([*found, chosen], key=lambda one: one.seconds)
 
     def smaller_than(self, chosen: Candidate) -> list[Candidate]:
         """What to go on with where memory runs out all the same: more recomputed, then fewer samples at once."""

@@ -41,7 +41,7 @@ def _about_statistics(search: Search, chosen: Priced) -> Iterator[str]:
     if not search.has_statistics:
         return
     candidate = chosen.candidate
-    tried = [one for one in search.frontier() if one.fits and one.candidate.variant == candidate.variant]
+    tried = [one for one in search.frontier(chosen) if one.fits and one.candidate.variant == candidate.variant]
     if candidate.is_whole or candidate.micro_batch >= FEW_SAMPLES:
         if faster := [one for one in tried if not has_enough(one.candidate) and one.seconds < chosen.seconds]:
             yield (

@@ -1,0 +1,210 @@
+"""The planner on small models of Keras, with scripted estimates: so many times what the rules count."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import keras
+import pytest
+
+import fitroom
+from fitroom.budget import Budget
+from fitroom.errors import InputError, NothingFitsError
+from fitroom.estimating.cards import find_card
+from fitroom.planning.cards import plan_for_cards
+from fitroom.planning.planner import Planner, Question
+from fitroom.planning.room import Room
+from sample_estimates import small_estimate
+
+MIB = 2**20
+KIB = 2**10
+
+
+def residual_net(image_size=64):
+    """Blocks with BatchNormalization, so that there is something to recompute and statistics to spare."""
+    x = inputs = keras.Input((image_size, image_size, 3))
+    for filters in (8, 16):
+        x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+        x = keras.layers.BatchNormalization()(x)
+        shortcut = x = keras.layers.Activation("relu")(x)
+        for _ in range(3):
+            x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+            x = keras.layers.BatchNormalization()(x)
+            x = keras.layers.Activation("relu")(x)
+        x = keras.layers.add([x, shortcut])
+        x = keras.layers.MaxPooling2D()(x)
+    outputs = keras.layers.Dense(5, activation="softmax")(keras.layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, outputs)
+
+
+def dense_net():
+    """No statistics, no pictures; nearly all of its memory is weights and what Adam keeps of them."""
+    return keras.Sequential([keras.Input((512,)), keras.layers.Dense(2048, activation="relu"), keras.layers.Dense(5)])
+
+
+class Scripted:
+    """In place of a framework: so many times what the rules count, and a little that does not grow."""
+
+    def __init__(self, factor=1.4, recomputed_factor=1.6):
+        self.factor, self.recomputed_factor = factor, recomputed_factor
+        self.asked = []
+
+    def __call__(self, candidate):
+        self.asked.append(candidate)
+        factor = self.recomputed_factor if candidate.recomputes else self.factor
+        needed = int(factor * candidate.counted_bytes) + MIB
+        return replace(
+            small_estimate(), required_bytes=needed, peak_bytes=needed - MIB, recipe=candidate.recipe, notes=()
+        )
+
+
+def planner(budget_bytes, model=None, *, scripted=None, gpu="L4", **asked):
+    room = Room(budget=Budget(bytes=budget_bytes, source="given"), card=find_card(gpu))
+    question = Question(model=model or residual_net(), **{"batch_size": 64} | asked)
+    return Planner(question, room, lambda text: None, scripted or Scripted())
+
+
+@pytest.fixture(scope="module")
+def model():
+    return residual_net()
+
+
+def test_a_batch_that_fits_is_left_as_it_is(model):
+    plan = planner(4096 * MIB, model).plan()
+    assert (plan.micro_batch, plan.recipe.remat, plan.changes) == (64, "none", ())
+    assert "whole batch of 64 fits" in plan.why
+
+
+def test_what_is_chosen_was_estimated_and_fits_with_the_reserve(model):
+    for budget_mib in (20, 40, 80, 160, 320):
+        scripted = Scripted()
+        plan = planner(budget_mib * MIB, model, scripted=scripted).plan()
+        assert plan.estimate.required_bytes + plan.reserve_bytes <= budget_mib * MIB
+        chosen = [one for one in plan.frontier if one.recipe == plan.recipe]
+        assert chosen, "the chosen one is on the frontier"
+        assert chosen[0].confirmed
+        assert len(scripted.asked) <= 8
+
+
+def test_more_memory_is_never_slower(model):
+    speeds = [planner(mib * MIB, model).plan().speed.samples_per_second for mib in (16, 24, 36, 54, 80, 120, 240, 900)]
+    assert all(later >= 0.97 * earlier for earlier, later in pairwise(speeds)), speeds
+    assert speeds[-1] > speeds[0]
+
+
+def test_recomputing_keeps_enough_samples_together_for_batch_statistics(model):
+    plain = planner(4096 * MIB, model).plan().estimate.required_bytes
+    budget = plain // 5
+    plan = planner(budget, model).plan()
+    assert plan.micro_batch >= 16
+    assert plan.recipe.remat != "none"
+    hasty = planner(budget, model, prefer="speed").plan()
+    assert hasty.speed.samples_per_second >= plan.speed.samples_per_second
+
+
+def test_what_is_kept_stays_as_the_model_has_it(model):
+    budget = planner(4096 * MIB, model).plan().estimate.required_bytes * 3 // 4
+    assert planner(budget, model, keep=frozenset({"remat"})).plan().recipe.remat == "none"
+    assert planner(budget, model, keep=frozenset({"micro_batch"})).plan().micro_batch == 64
+    with pytest.raises(NothingFitsError):
+        planner(budget, model, keep=frozenset({"remat", "micro_batch"})).plan()
+
+
+def test_precision_is_the_models_own_unless_it_is_freed(model):
+    assert planner(60 * MIB, model).plan().recipe.precision == "float32"
+    freed = planner(60 * MIB, model, precision="auto").plan()
+    assert freed.recipe.precision == "mixed_bfloat16"
+    assert [change.effect for change in freed.changes if change.knob == "precision"] == ["rounding"]
+    on_t4 = planner(60 * MIB, model, precision="auto", gpu="T4").plan()
+    assert on_t4.recipe.precision == "mixed_float16"
+    kept = planner(60 * MIB, model, precision="auto", keep=frozenset({"precision"})).plan()
+    assert kept.recipe.precision == "float32"
+    asked = planner(60 * MIB, model, precision="mixed_float16").plan()
+    assert asked.recipe.precision == "mixed_float16"
+
+
+def test_nothing_fits_and_the_error_names_the_smallest_budget_and_a_card(model):
+    with pytest.raises(NothingFitsError) as refused:
+        planner(900 * KIB, model).plan()
+    smallest_bytes = refused.value.smallest_bytes
+    assert "smallest card that does is" in refused.value.hint
+    assert planner(smallest_bytes, model).plan().micro_batch == 1
+    with pytest.raises(NothingFitsError):
+        planner(int(0.9 * smallest_bytes), model).plan()
+
+
+def test_the_task_is_changed_only_where_it_is_allowed_and_nothing_else_fits():
+    dense = dense_net()
+    weights_bytes = sum(4 * int(variable.value.numel()) for variable in dense.trainable_variables)
+    scripted = Scripted(factor=1.0, recomputed_factor=1.0)
+    budget = int(3.7 * weights_bytes) + 2 * MIB  # weights, gradients, Lion's slot; Adam's two are too many
+    with pytest.raises(NothingFitsError):
+        planner(budget, dense, scripted=scripted, batch_size=32).plan()
+    lean = planner(budget, dense, scripted=scripted, batch_size=32, allow=frozenset({"optimizer"})).plan()
+    assert lean.recipe.optimizer in ("adafactor", "lion", "sgd")
+    assert "the task itself" in {change.effect for change in lean.changes}
+    roomy = planner(100 * MIB, dense, batch_size=32, allow=frozenset({"optimizer"})).plan()
+    assert roomy.recipe.optimizer is None
+
+
+def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
+    sized = {"allow": frozenset({"image_size"}), "rebuild": residual_net, "keep": frozenset({"micro_batch"})}
+    with pytest.raises(NothingFitsError) as refused:
+        planner(10 * MIB, model, keep=frozenset({"micro_batch"})).plan()
+    smallest_bytes = refused.value.smallest_bytes
+    smaller = planner(int(0.9 * smallest_bytes), model, **sized).plan()
+    assert smaller.recipe.image_size == 32
+    assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
+    with pytest.raises(InputError, match="one size of pictures"):
+        Question(model=model, batch_size=8, allow=frozenset({"image_size"}))
+
+
+def test_the_fallbacks_take_less_and_less(model):
+    plan = planner(80 * MIB, model).plan()
+    assert plan.fallbacks
+    assert plan.fallbacks[0].remat != "none"
+    sizes = [recipe.micro_batch or plan.batch_size for recipe in plan.fallbacks]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == plan.micro_batch
+
+
+def test_a_model_without_a_graph_is_planned_by_its_estimates_alone():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(8)
+
+        def call(self, x):
+            return self.dense(x)
+
+    own = Own()
+    own(keras.ops.zeros((1, 16)))
+    plan = planner(64 * MIB, own, scripted=Scripted(factor=2.0, recomputed_factor=2.0)).plan()
+    assert plan.speed is None
+    assert plan.estimate.required_bytes <= 64 * MIB
+    assert plan.micro_batch < 64
+
+
+def test_every_card_gets_an_answer_without_an_estimate_each(model):
+    scripted_cards = [find_card(name) for name in ("RTX 3060", "T4", "H200")]
+    question = Question(model=model, batch_size=64, precision="auto")
+    found = plan_for_cards(question, scripted_cards)
+    assert [one.card.name for one in found] == ["RTX 3060", "T4", "H200"]
+    assert all(one.option is not None for one in found)
+    assert found[-1].option.speed.samples_per_second > found[0].option.speed.samples_per_second
+    assert not any(one.option.confirmed for one in found if one.card.name == "H200")
+
+
+def test_the_public_function_refuses_what_cannot_be(model):
+    for wrong in ({"batch_size": 0}, {"batch_size": "many"}, {"prefer": "haste"}, {"precision": "float8"}):
+        with pytest.raises(InputError):
+            fitroom.plan(model, **{"budget": "1GiB", "gpu": "L4"} | wrong)
+
+
+def test_the_largest_batch_is_estimated_and_the_next_does_not_fit(model):
+    found = fitroom.max_batch(model, budget="200MiB", gpu="L4")
+    usable = 0.97 * 200 * MIB
+    assert fitroom.estimate(model, found.plain, gpu="L4").required_bytes <= usable
+    assert fitroom.estimate(model, int(1.1 * found.plain) + 1, gpu="L4").required_bytes > usable
+    assert found.with_remat > found.plain
+    with pytest.raises(NothingFitsError):
+        fitroom.max_batch(model, budget="1MiB", gpu="L4")

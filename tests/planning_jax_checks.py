@@ -1,0 +1,17 @@
+"""A plan by the real compiler: what it promises is what `estimate` says, and it loads again."""
+
+import fitroom
+from fitroom.planning.result import Plan
+from planning_checks import MIB, residual_net
+
+
+def test_a_plan_is_what_the_estimate_says(tmp_path):
+    model = residual_net()
+    plan = fitroom.plan(model, 32, budget="48MiB", gpu="L4")
+    assert plan.estimate.required_bytes <= 0.97 * 48 * MIB
+    assert plan.recipe.micro_batch is not None or plan.recipe.remat != "none"
+    again = fitroom.estimate(model, 32, recipe=plan.recipe, gpu="L4", limit="48MiB")
+    assert again.required_bytes == plan.estimate.required_bytes
+    plan.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json").to_dict() == plan.to_dict()
+    assert "the whole batch of 32" in str(plan).lower()
