@@ -11,6 +11,7 @@ from fitroom.budget import Budget
 from fitroom.errors import InputError, NothingFitsError
 from fitroom.estimating.cards import find_card
 from fitroom.planning.cards import plan_for_cards
+from fitroom.planning.identity import difference, model_digest
 from fitroom.planning.planner import Planner, Question
 from fitroom.planning.room import Room
 from sample_estimates import small_estimate
@@ -109,6 +110,14 @@ def test_what_is_kept_stays_as_the_model_has_it(model):
         planner(budget, model, keep=frozenset({"remat", "micro_batch"})).plan()
 
 
+def test_a_micro_batch_that_is_settled_stays_and_the_rest_is_planned(model):
+    plain = planner(4096 * MIB, model, micro_batch=30).plan()
+    assert (plain.micro_batch, plain.recipe.remat) == (22, "none"), "64 in the fewest even parts of at most 30"
+    tight = planner(plain.estimate.required_bytes * 3 // 4, model, micro_batch=30).plan()
+    assert tight.micro_batch == 22
+    assert tight.recipe.remat != "none"
+
+
 def test_precision_is_the_models_own_unless_it_is_freed(model):
     assert planner(60 * MIB, model).plan().recipe.precision == "float32"
     freed = planner(60 * MIB, model, precision="auto").plan()
@@ -127,7 +136,8 @@ def test_nothing_fits_and_the_error_names_the_smallest_budget_and_a_card(model):
         planner(900 * KIB, model).plan()
     smallest_bytes = refused.value.smallest_bytes
     assert "smallest card that does is" in refused.value.hint
-    assert planner(smallest_bytes, model).plan().micro_batch == 1
+    smallest = planner(smallest_bytes, model).plan()
+    assert (smallest.micro_batch, smallest.recipe) == (1, refused.value.recipe)
     with pytest.raises(NothingFitsError):
         planner(int(0.9 * smallest_bytes), model).plan()
 
@@ -153,6 +163,7 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     smallest_bytes = refused.value.smallest_bytes
     smaller = planner(int(0.9 * smallest_bytes), model, **sized).plan()
     assert smaller.recipe.image_size == 32
+    assert difference(smaller.model_digest, model_digest(residual_net(32))) is None
     assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
     with pytest.raises(InputError, match="one size of pictures"):
         Question(model=model, batch_size=8, allow=frozenset({"image_size"}))

@@ -24,6 +24,10 @@ Each says what happened and what was received; `hint` is the next thing to try:
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fitroom.recipe import Recipe
 
 
 class FitroomError(Exception):
@@ -56,10 +60,15 @@ class ModelError(InputError):
 class NothingFitsError(InputError):
     """No recipe brings a training step under the budget."""
 
-    def __init__(self, message: str, *, smallest_bytes: int, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, smallest_bytes: int, recipe: "Recipe | None" = None, hint: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.smallest_bytes = smallest_bytes
         """The smallest budget that is known to do."""
+
+        self.recipe = recipe
+        """The recipe that would do with it."""
 
 
 class MissingExtraError(FitroomError):

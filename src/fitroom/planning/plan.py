@@ -29,6 +29,7 @@ def plan(
     optimizer: Any = None,
     loss: Any = None,
     input_dtype: str | None = None,
+    micro_batch: int | None = None,
     rebuild: Callable[[int], Any] | None = None,
     probe: bool = False,
     say: Callable[[str], None] | None = None,
@@ -50,6 +51,7 @@ def plan(
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.
         input_dtype: the dtype in which batches arrive on the device, such as "uint8".
+        micro_batch: the most samples at once, where that is settled.
         rebuild: gives the model at another image size; "image-size" needs it.
         probe: time the best few on the card in this machine, in place of the speed model.
         say: hears what is under way.
@@ -80,6 +82,7 @@ def plan(
         optimizer=optimizer,
         loss=loss,
         input_dtype=input_dtype,
+        micro_batch=micro_batch,
         rebuild=rebuild,
     )
     found = Planner(question, room, say).plan()

@@ -48,6 +48,9 @@ class Question:
     optimizer: Any = None
     loss: Any = None
     input_dtype: str | None = None
+    micro_batch: int | None = None
+    """The most samples at once, where that is settled."""
+
     rebuild: Rebuild | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +137,7 @@ class Planner:
             batch_size=self._question.batch_size,
             may_recompute="remat" not in self._question.keep,
             may_cut="micro_batch" not in self._question.keep,
+            micro_batch=self._question.micro_batch,
             covers=self._covers[key],
             seconds=step_time.seconds if step_time else None,
         )
@@ -212,7 +216,7 @@ class Planner:
             model=self._question.model.name,
             backend=self._backend,
             gpu=self._room.card.name,
-            model_digest=model_digest(self._question.model),
+            model_digest=model_digest(self._model_at(candidate.variant.image_size)),
             notes=(*self._room.notes, *found.notes),
         )
 
@@ -258,5 +262,6 @@ def _with_a_card(error: NothingFitsError, backend: str) -> NothingFitsError:
     return NothingFitsError(
         error.message,
         smallest_bytes=error.smallest_bytes,
+        recipe=error.recipe,
         hint=f"{error.hint}; the smallest card that does is {card.name}",
     )

@@ -144,6 +144,7 @@ class Search:
                 f"No recipe brings a batch of {candidate.batch_size} under {format_bytes(self.room.budget.bytes)}: "
                 f"with {candidate.micro_batch} at once{recomputed} it needs {format_bytes(found.required_bytes)}.",
                 smallest_bytes=smallest_bytes,
+                recipe=candidate.recipe,
                 hint=f"the smallest budget that does is {format_bytes(smallest_bytes)}",
             )
         return found

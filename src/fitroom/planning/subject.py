@@ -10,6 +10,7 @@ from fitroom.planning.covers import Covers
 from fitroom.planning.variant import Variant
 from fitroom.remat.cover import Cover
 from fitroom.remat.shapes import num_bytes
+from fitroom.train.batch import cut_sizes
 
 SecondsOfStep = Callable[..., float]
 """`StepTime.seconds`."""
@@ -31,6 +32,9 @@ class Subject:
     batch_size: int
     may_recompute: bool
     may_cut: bool
+    micro_batch: int | None = None
+    """The most samples at once, where that is settled."""
+
     covers: Covers | None = field(repr=False)
     """None where the layers form no graph."""
 
@@ -39,6 +43,8 @@ class Subject:
 
     def sizes(self) -> list[int]:
         """The micro-batches that even parts of the batch come to, the largest first."""
+        if self.micro_batch is not None:
+            return cut_sizes(self.batch_size, self.micro_batch)[:1]
         if not self.may_cut:
             return [self.batch_size]
         return sorted({-(-self.batch_size // parts) for parts in range(1, self.batch_size + 1)}, reverse=True)
