@@ -1,0 +1,273 @@
+"""Whether plans hold, and what they gain: made anywhere, carried out on a card that is capped at their budget.
+
+    python benchmarks/plan.py make --backend jax --budget 16GiB --to plans/     # anywhere
+    python benchmarks/plan.py run plans/*.json                                  # on the card, as the rest
+    python benchmarks/plan.py grid --backend jax --budget 16GiB                 # 24 recipes to compare with
+    python benchmarks/plan.py user --backend jax --budget 16GiB                 # what people do without us
+
+A batch of 256, Adam. `run` trains 20 full batches and a short one twice, and counts out-of-memory. `grid` times recipes
+by `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's own
+accumulation up to the batch. One process each, one line of results/plan.jsonl each; all are timed one by one where they
+name the same `--turns`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from remat import SIZES, turn
+
+RESULTS = Path(__file__).parent / "results" / "plan.jsonl"
+BATCH_SIZE = 256
+FULL_BATCHES = 20
+SHORT_BATCH = 100
+GRID = [
+    {"precision": precision, "micro_batch": micro_batch, "remat": remat}
+    for precision, micro_batch, remat in product(
+        ("float32", "mixed_bfloat16"), (16, 32, 52, 64, 128, None), ("none", "blocks")
+    )
+]
+
+
+def main() -> None:
+    """Do what is asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("make", "run", "grid", "user", "child"):
+        options = commands.add_parser(name)
+        if name in ("make", "grid", "user"):
+            options.add_argument("--backend", choices=("jax", "torch", "tensorflow"), required=True)
+            options.add_argument("--model", default="Xception")
+            options.add_argument("--budget", required=True)
+            options.add_argument("--precision", default="float32", help="of make and user; auto frees it")
+        if name == "make":
+            options.add_argument("--to", type=Path, required=True)
+            options.add_argument("--gpu", default="H200")
+        if name == "run":
+            options.add_argument("plans", type=Path, nargs="+")
+        if name == "grid":
+            options.add_argument("--only", help="numbers of recipes, with commas")
+        if name == "user":
+            options.add_argument("--largest", type=int, default=BATCH_SIZE, help="the batch that is tried first")
+        if name == "child":
+            options.add_argument("what", choices=tuple(CHILDREN))
+            options.add_argument("given", type=json.loads)
+        options.add_argument("--turns", type=Path, help="a file: those that name it are timed one by one")
+        options.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    {"make": make, "run": run, "grid": grid, "user": user, "child": child}[arguments.command](arguments)
+
+
+def make(arguments: argparse.Namespace) -> None:
+    """Plan without a card."""
+    os.environ |= {"KERAS_BACKEND": arguments.backend, "JAX_PLATFORMS": "cpu"}
+    import fitroom
+
+    begun = time.perf_counter()
+    model = built(arguments.model)
+    plan = fitroom.plan(model, BATCH_SIZE, budget=arguments.budget, gpu=arguments.gpu, precision=arguments.precision)
+    arguments.to.mkdir(parents=True, exist_ok=True)
+    words = (arguments.backend, arguments.model, arguments.budget, arguments.precision)
+    plan.save(arguments.to / f"{'-'.join(words)}.json")
+    print(f"{plan}\n{time.perf_counter() - begun:.0f} s")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Carry out plans."""
+    for file in arguments.plans:
+        plan = json.loads(file.read_text())
+        given = {
+            "backend": plan["backend"],
+            "model": file.stem.split("-")[1],
+            "budget_bytes": plan["budget"]["bytes"],
+            "plan": str(file.resolve()),
+        }
+        told = {name: plan["recipe"].get(name) for name in ("micro_batch", "precision", "jit")}
+        keep(arguments, "plan", given | told, {"predicted": plan["speed"], "required_bytes": needed(plan)})
+
+
+def needed(plan: dict[str, Any]) -> int:
+    """What a plan says it takes."""
+    found: int = plan["estimate"]["required_bytes"]
+    return found
+
+
+def grid(arguments: argparse.Namespace) -> None:
+    """Time the recipes to compare with."""
+    numbers = range(len(GRID)) if arguments.only is None else map(int, arguments.only.split(","))
+    for number in numbers:
+        given = {"backend": arguments.backend, "model": arguments.model, "budget_bytes": size(arguments.budget)}
+        keep(arguments, "recipe", given | GRID[number], {})
+
+
+def user(arguments: argparse.Namespace) -> None:
+    """Halve until it runs, as people do."""
+    batch_size = arguments.largest
+    while batch_size:
+        given = {
+            "backend": arguments.backend,
+            "model": arguments.model,
+            "budget_bytes": size(arguments.budget),
+            "precision": arguments.precision,
+            "batch_size": batch_size,
+        }
+        if keep(arguments, "keras", given, {}):
+            return
+        batch_size //= 2
+
+
+def keep(arguments: argparse.Namespace, what: str, given: dict[str, Any], more: dict[str, Any]) -> bool:
+    """Have a child do it and keep its line; whether it ran."""
+    turns = ["--turns", str(arguments.turns)] if arguments.turns else []
+    command = [sys.executable, __file__, "child", what, json.dumps(given), *turns]
+    finished = subprocess.run(
+        command, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}, stdout=subprocess.PIPE, text=True
+    )
+    results = [json.loads(line[7:]) for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
+    found = results[-1] if results else {"failed": f"exit code {finished.returncode}"}
+    line = {"what": what} | given | more | found | {"date": time.strftime("%Y-%m-%d")}
+    line.pop("plan", None)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("a") as lines:
+        lines.write(json.dumps(line) + "\n")
+    print(json.dumps(line), flush=True)
+    return bool(results)
+
+
+def child(arguments: argparse.Namespace) -> None:
+    """In a process of its own, with the allocator capped."""
+    given = arguments.given
+    os.environ["KERAS_BACKEND"] = given["backend"]
+    from fitroom.backends.choose import current_backend, limit_memory
+
+    limit_memory(given["backend"], given["budget_bytes"])
+    backend = current_backend()
+    backend.fail_at_once()
+    device = backend.devices()[0]
+    found = CHILDREN[arguments.what](given, arguments.turns)
+    reading = backend.read_memory(device)
+    found |= {"peak_bytes": reading.peak_bytes, "limit_bytes": reading.limit_bytes, "gpu": device.description}
+    print("RESULT " + json.dumps(found | {"versions": versions(given["backend"])}))
+
+
+def carried_out(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+    """A plan, by `fitroom.fit`."""
+    import fitroom
+
+    sizes = [BATCH_SIZE] * FULL_BATCHES + [SHORT_BATCH]
+    return by_fitroom(built(given["model"]), sizes, turns, plan=fitroom.Plan.load(given["plan"]))
+
+
+def recipe_of_grid(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+    """A recipe, by `fitroom.fit`."""
+    import fitroom
+
+    knobs = {name: given[name] for name in ("precision", "micro_batch", "remat")}
+    return by_fitroom(built(given["model"]), [BATCH_SIZE] * FULL_BATCHES, turns, recipe=fitroom.Recipe(**knobs))
+
+
+def by_fitroom(model: Any, sizes: list[int], turns: Path | None, **how: Any) -> dict[str, Any]:
+    """Seconds a batch, and how often memory ran out."""
+    import fitroom
+
+    def train(data: Any, epochs: int, callbacks: list[Any]) -> Any:
+        return fitroom.fit(model, data, epochs=epochs, verbose=0, callbacks=callbacks, shuffle=False, **how)
+
+    history, seconds = timed(train, model, BATCH_SIZE, sizes, turns)
+    told = history.fitroom
+    return {"seconds": seconds, "out_of_memory": told["out_of_memory"], "events": told["events"]}
+
+
+def keras_alone(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+    """`model.fit`, with Keras's own accumulation."""
+    import keras
+
+    keras.config.set_dtype_policy(given["precision"])
+    batch_size = given["batch_size"]
+    steps = BATCH_SIZE // batch_size
+    model = built(given["model"], **({"gradient_accumulation_steps": steps} if steps > 1 else {}))
+
+    def train(data: Any, epochs: int, callbacks: list[Any]) -> Any:
+        return model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks)
+
+    _, seconds = timed(train, model, batch_size, [batch_size] * (FULL_BATCHES * steps), turns)
+    return {"seconds": seconds * steps, "accumulation": steps}
+
+
+def timed(train: Callable[..., Any], model: Any, batch_size: int, sizes: list[int], turns: Path | None) -> Any:
+    """Train two epochs of batches of these sizes; the history, and the seconds of a batch in the second epoch."""
+    import contextlib
+
+    import keras
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    x = random.random((batch_size, *model.input_shape[1:]), "float32")
+    y = random.integers(0, 5, batch_size).astype("int32")
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return len(sizes)
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return x[: sizes[index]], y[: sizes[index]]
+
+    begun = seconds = 0.0
+    with contextlib.ExitStack() as alone:
+
+        def begin(epoch: int, logs: Any) -> None:
+            nonlocal begun
+            if epoch == 1:
+                alone.enter_context(turn(turns))
+            begun = time.perf_counter()
+
+        def end(epoch: int, logs: Any) -> None:
+            nonlocal seconds
+            float(logs["loss"])  # waits for the device
+            seconds = (time.perf_counter() - begun) * batch_size / sum(sizes)
+
+        watch = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+        history = train(Batches(), 2, [watch])
+    return history, round(seconds, 5)
+
+
+def built(name: str, **of_optimizer: Any) -> Any:
+    """The model, compiled."""
+    import keras
+
+    pixels = SIZES.get(name, 224)
+    model = getattr(keras.applications, name)(weights=None, input_shape=(pixels, pixels, 3), classes=5)
+    model.compile(keras.optimizers.Adam(**of_optimizer), "sparse_categorical_crossentropy")
+    return model
+
+
+def size(text: str) -> int:
+    """In bytes."""
+    from fitroom.units import parse_bytes
+
+    return parse_bytes(text)
+
+
+def versions(backend: str) -> dict[str, str]:
+    """Of what decides the figures."""
+    import keras
+
+    return {"keras": keras.__version__, backend: __import__(backend).__version__}
+
+
+CHILDREN: dict[str, Callable[[dict[str, Any], Path | None], dict[str, Any]]] = {
+    "plan": carried_out,
+    "recipe": recipe_of_grid,
+    "keras": keras_alone,
+}
+
+if __name__ == "__main__":
+    main()
