@@ -6,9 +6,9 @@
     python benchmarks/plan.py user --backend jax --budget 16GiB                 # what people do without us
 
 A batch of 256, Adam. `run` trains 20 full batches and a short one twice, and counts out-of-memory. `grid` times recipes
-by `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's own
-accumulation up to the batch. One process each, one line of results/plan.jsonl each; all are timed one by one where they
-name the same `--turns`.
+by `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with
+Keras's own accumulation up to the batch. One process each, one line of results/plan.jsonl each; all are timed one by
+one where they name the same `--turns`.
 """
 
 import argparse
