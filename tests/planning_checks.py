@@ -219,3 +219,16 @@ def test_the_largest_batch_is_estimated_and_the_next_does_not_fit(model):
     assert found.with_remat > found.plain
     with pytest.raises(NothingFitsError):
         fitroom.max_batch(model, budget="1MiB", gpu="L4")
+
+
+def test_a_probe_times_the_best_few_and_the_fastest_of_them_is_taken(model):
+    weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+    plan = planner(60 * MIB, model, batch_size=32).plan(probe=True)
+    assert plan.speed.method == "measured"
+    timed = [one for one in plan.frontier if one.speed.method == "measured"]
+    assert timed
+    assert plan.speed.seconds_per_step <= 1.02 * min(one.speed.seconds_per_step for one in timed)
+    assert all(
+        (before == keras.ops.convert_to_numpy(weight)).all()
+        for before, weight in zip(weights, model.weights, strict=True)
+    )

@@ -119,7 +119,7 @@ def _lend_compile(
     import keras
 
     compiled = model.compiled and model.optimizer is not None
-    arguments = compile_arguments(model) if compiled else {"loss": _default_loss(model)}
+    arguments = compile_arguments(model) if compiled else {"loss": default_loss(model)}
     if request.loss is not None:
         arguments |= {"loss": request.loss, "loss_weights": None}
     wanted = request.optimizer or request.recipe.optimizer
@@ -160,6 +160,7 @@ def _unbuilt_copy(optimizer: Any) -> Any:
         ) from error
 
 
-def _default_loss(model: Any) -> str:
+def default_loss(model: Any) -> str:
+    """A loss that suits the last layer."""
     activation = getattr(model.layers[-1], "activation", None) if model.layers else None
     return _DEFAULT_LOSSES.get(getattr(activation, "__name__", ""), "mean_squared_error")

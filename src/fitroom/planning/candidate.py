@@ -27,6 +27,9 @@ class Candidate:
     """Of one optimizer step, by the roofline of the card; of a model whose work cannot be counted, good for comparing
     its recipes and nothing else."""
 
+    timed: bool = False
+    """Whether the seconds were measured on the device."""
+
     @property
     def recomputes(self) -> bool:
         """Whether anything is computed again."""

@@ -85,12 +85,7 @@ def plan(
         micro_batch=micro_batch,
         rebuild=rebuild,
     )
-    found = Planner(question, room, say).plan()
-    if not probe:
-        return found
-    from fitroom.planning.probe import probed
-
-    return probed(model, found, say)
+    return Planner(question, room, say).plan(probe=probe)
 
 
 def _nobody(text: str) -> None:

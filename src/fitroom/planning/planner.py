@@ -86,14 +86,19 @@ class Planner:
         self._covers: dict[Any, Covers | None] = {}
         self._memory = Memory(self._backend)
 
-    def plan(self) -> Plan:
-        """The best within what changes least; the task itself only where nothing else fits."""
+    def plan(self, *, probe: bool = False) -> Plan:
+        """The best within what changes least; the task itself only where nothing else fits.
+
+        With `probe` the best few are timed on the device in this machine, and that decides between them.
+        """
         last: NothingFitsError | None = None
         best: Plan | None = None
         for variants in self._stages(self._room.card):
             search = self._search(variants, self._room)
             try:
                 chosen = search.run()
+                if probe:
+                    chosen = search.timed(self._seconds_on_device)
             except NothingFitsError as error:
                 last = last if last and last.smallest_bytes < error.smallest_bytes else error
                 continue
@@ -195,6 +200,18 @@ class Planner:
             limit=self._room.budget.bytes,
         )
 
+    def _seconds_on_device(self, candidate: Candidate) -> float:
+        from fitroom.planning.probe import seconds_of_step
+
+        self._say(f"timing {candidate.micro_batch} at once in {candidate.variant.precision}")
+        return seconds_of_step(
+            self._model_at(candidate.variant.image_size),
+            self._question.batch_size,
+            candidate.recipe,
+            optimizer=self._question.optimizer,
+            loss=self._question.loss,
+        )
+
     def _as_plan(self, search: Search, chosen: Priced) -> Plan:
         from fitroom.planning.identity import model_digest
 
@@ -234,12 +251,12 @@ class Planner:
 
     def _speed(self, search: Search, candidate: Candidate) -> Speed | None:
         subject = next(one for one in search.subjects if one.variant == candidate.variant)
-        if subject.seconds is None:
+        if subject.seconds is None and not candidate.timed:
             return None
         return Speed(
             seconds_per_step=candidate.seconds,
             samples_per_second=self._question.batch_size / candidate.seconds,
-            method="roofline",
+            method="measured" if candidate.timed else "roofline",
         )
 
 

@@ -1,7 +1,7 @@
 """The search: guess by rules, prove by an estimate, learn from it, until the best guess is proven."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.errors import NothingFitsError
@@ -23,6 +23,7 @@ WORTH_AN_ESTIMATE = 1.03
 _FIRST_PART = 0.5
 """Of the budget: what the first estimate may take by the rules, which are up to 1.5 times too low."""
 
+MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 
 EstimateOf = Callable[[Candidate], Estimate]
@@ -56,6 +57,25 @@ class Search:
                 break
             self._prove(self._first(wanted.candidate) or wanted.candidate)
         return self._proven() or self._last_resort()
+
+    def timed(self, seconds_of: Callable[[Candidate], float]) -> Priced:
+        """After `run`: the best by the seconds that were measured of the few that should be fastest."""
+        for _ in range(MOST_TIMED):
+            wanted = best_of(
+                (one for one in self._priced(wide=False) if not one.candidate.timed),
+                spares_statistics=self.spares_statistics,
+            )
+            if wanted is None:
+                break
+            if not wanted.confirmed:
+                self._prove(wanted.candidate)
+            if self.priced(wanted.candidate).fits:
+                measured = replace(wanted.candidate, timed=True, seconds=seconds_of(wanted.candidate))
+                self._tried[measured.key] = measured
+        timed = [self.priced(candidate) for candidate in self._tried.values() if candidate.timed]
+        found = best_of(timed, spares_statistics=self.spares_statistics)
+        assert found is not None, "what `run` found is among them"
+        return found
 
     def guess(self) -> Priced | None:
         """The best candidate by what was learnt so far, unproven; None where nothing fits."""
@@ -150,9 +170,10 @@ class Search:
         return found
 
     def _priced(self, *, wide: bool) -> list[Priced]:
-        found = {candidate.key: candidate for candidate in self._tried.values()}
+        found: dict[Any, Candidate] = {}
         for subject in self.subjects:
             found |= {candidate.key: candidate for candidate in self._offered(subject, wide=wide)}
+        found |= self._tried
         return [self.priced(candidate) for candidate in found.values()]
 
     def _offered(self, subject: Subject, *, wide: bool) -> list[Candidate]:
