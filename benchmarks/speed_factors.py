@@ -6,8 +6,8 @@ Reads the lines with seconds of results/speed.jsonl and results/remat.jsonl, wri
 src/fitroom/planning/roofline/factors.json, and how good they are to results/speed_factors.json.
 
 The seconds of a step are a sum of what it is made of, each times a factor. The factors are those that are off by the
-least on the whole, relative to what was measured, none below zero; with few measurements they stay near one factor for
-all. How good they are is told by leaving out all lines of one model, fitting the rest, and predicting those left out.
+least on the whole, relative to what was measured, none below zero; where measurements are few they stay near one factor
+for all. How good they are is told by leaving out all lines of one model, fitting the rest, and predicting those.
 """
 
 import json
@@ -31,13 +31,15 @@ RESULTS = HERE / "results"
 FACTORS = HERE.parent / "src" / "fitroom" / "planning" / "roofline" / "factors.json"
 SIZES = {"Xception": 299, "InceptionV3": 299}
 """Pictures of the others are of 224 pixels."""
-NEAR_SHARED = 0.03
-"""How much a factor twice that of all counts, beside one measurement that is off by all of itself."""
-NEAR_EACH_OTHER = 0.03
-"""The same for the factors of one kind in two precisions."""
-THE_SAME = 10
-LAUNCH_SECONDS, STEP_SECONDS = 5e-6, 1e-3
-"""What a launch and a step take besides, where nothing was measured."""
+LAUNCH_SECONDS, STEP_SECONDS, GENTLE_PULL = 5e-6, 1e-3, 0.01
+"""What a launch and a step take besides, where nothing says otherwise."""
+PULL = 0.1
+"""How much a factor twice that of all work counts, or twice that of the other precisions: as one measurement that is
+off by a tenth."""
+STRONG_PULL = 1.0
+"""Of a matrix product towards a convolution: they run on the same units, and no model here has many of the first."""
+WEAK_PULL = 0.003
+"""Of wide depthwise convolutions towards the rest: they are far from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,24 +130,30 @@ def read(files: Sequence[Path]) -> list[Line]:
 
 def fitted(lines: Sequence[Line]) -> Any:
     """The factors, one row a class of precision."""
-    num_features = len(lines[0].ideal)
-    seconds = np.array([line.seconds for line in lines])
-    rows = np.array([line.row for line in lines]) / seconds[:, None]
-    # First as if all work were alike: one factor for it, one for launches, one for steps.
-    ideal = np.array([line.ideal for line in lines])
-    coarse = np.stack([ideal[:, :-2].sum(axis=1), ideal[:, -2], ideal[:, -1]], axis=1) / seconds[:, None]
-    usual = NEAR_SHARED * np.array([[0, 1 / LAUNCH_SECONDS, 0], [0, 0, 1 / STEP_SECONDS]])
-    alike, launch, step = nnls(
-        np.vstack([coarse, usual]), np.concatenate([np.ones(len(lines)), [NEAR_SHARED, NEAR_SHARED]])
-    )[0]
-    shared = np.tile(np.concatenate([np.full(num_features - 2, alike), [launch, step]]), len(CLASSES))
-    near_shared = NEAR_SHARED * np.diag(1 / shared)
-    # A launch and a step take what they take, in any precision.
-    how_near = np.array([NEAR_EACH_OTHER] * (num_features - 2) + [THE_SAME] * 2)
-    each_other = how_near[:, None] * np.hstack([np.eye(num_features), -np.eye(num_features)]) / shared
-    system = np.vstack([rows, near_shared, each_other])
-    wanted = np.concatenate([np.ones(len(lines)), np.full(len(shared), NEAR_SHARED), np.zeros(num_features)])
-    return nnls(system, wanted)[0].reshape(len(CLASSES), num_features)
+    rows = [line.row / line.seconds for line in lines]
+    wanted = [1.0] * len(lines)
+    shared = as_if_alike(lines)
+    places = np.eye(len(CLASSES) * len(FEATURES)).reshape(len(CLASSES), len(FEATURES), -1)
+    for place, feature in enumerate(FEATURES):
+        weak = WEAK_PULL if feature == "wide depthwise" else PULL
+        for own in places:
+            if feature == "matrix":
+                rows.append(STRONG_PULL * (own[place] - own[FEATURES.index("convolution")]) / shared[place])
+                wanted.append(0)
+            else:
+                rows.append(weak * own[place] / shared[place])
+                wanted.append(weak)
+        rows.append(weak * (places[0][place] - places[1][place]) / shared[place])
+        wanted.append(0)
+    return nnls(np.array(rows), np.array(wanted))[0].reshape(len(CLASSES), len(FEATURES))
+
+
+def as_if_alike(lines: Sequence[Line]) -> Any:
+    """The factors if there were one for all work, one for launches and one for steps."""
+    rows = [[line.ideal[:-2].sum(), *line.ideal[-2:]] / np.array(line.seconds) for line in lines]
+    usual = [[0, GENTLE_PULL / LAUNCH_SECONDS, 0], [0, 0, GENTLE_PULL / STEP_SECONDS]]
+    work, launch, step = nnls(np.array([*rows, *usual]), np.array([1.0] * len(lines) + [GENTLE_PULL] * 2))[0]
+    return np.array([work] * (len(FEATURES) - 2) + [launch, step])
 
 
 def told(lines: Sequence[Line], factors: Any) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def test_a_separable_convolution_is_two_kinds_of_work():
         (layers.Conv2D(4, 3, padding="same", groups=4), "depthwise"),
         (layers.Conv2DTranspose(8, 3, strides=2), "convolution"),
         (layers.DepthwiseConv2D(3), "depthwise"),
+        (layers.DepthwiseConv2D(7), "wide depthwise"),
         (layers.Dense(8), "matrix"),
         (layers.BatchNormalization(), "normalisation"),
         (layers.GroupNormalization(2), "normalisation"),

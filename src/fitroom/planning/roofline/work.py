@@ -12,24 +12,20 @@ from fitroom.remat.shapes import Shape, shapes_of
 Array = Any
 """NumPy's."""
 
-KINDS = ("convolution", "depthwise", "matrix", "normalisation", "elementwise", "pooling", "other")
+KINDS = ("convolution", "depthwise", "wide depthwise", "matrix", "normalisation", "elementwise", "pooling", "other")
 """Kinds of work that a card does at rates of their own. A layer can be several: a separable convolution is two."""
+
+WIDE = 7
+"""From this size of its window on, a depthwise convolution is many times slower than its work says: ConvNeXt's."""
 
 _VIEWS = ("Reshape", "Flatten", "InputLayer", "Identity", "Masking", "ExpandDims", "Squeeze")
 """What gives out the memory that it is given."""
 
-_COPIES = (
-    "Concatenate",
-    "Embedding",
-    "Permute",
-    "RepeatVector",
-    "Padding",
-    "Cropping",
-    "UpSampling",
-    "Resizing",
-    "Pad",
-)
+_COPIES = ("Concatenate", "Embedding", "Permute", "RepeatVector", "Pad", "Cropping", "UpSampling", "Resizing")
 _REDUCTIONS = ("Mean", "Sum", "Max", "Min")
+
+_BACKWARD_WITHOUT_WEIGHTS = 1.5
+"""A rectifier reads one tensor and writes one; backwards it reads two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +78,7 @@ def _parts(call: Call, inputs: list[Shape], outputs: list[Shape]) -> Iterator[tu
         positions = num_positions(operation, inputs, outputs)
         kernel = tuple(operation.depthwise_kernel.shape)
         between = positions * prod(kernel[-2:])
-        yield "depthwise", 2 * positions * prod(kernel), given + between
+        yield _depthwise(operation), 2 * positions * prod(kernel), given + between
         yield "convolution", operations - 2 * positions * prod(kernel), between + made
     else:
         yield _kind(operation, name), operations, given + made
@@ -97,11 +93,15 @@ def _kind(operation: Any, name: str) -> str:
     if matrix_shapes(operation):
         groups = getattr(operation, "groups", 1)
         if "Depthwise" in name or (groups > 1 and groups == getattr(operation, "filters", None)):
-            return "depthwise"
+            return _depthwise(operation)
         return "convolution" if hasattr(operation, "kernel_size") else "matrix"
     if "Normalization" in name:
         return "normalisation"
     return "pooling" if "Pool" in name or name in _REDUCTIONS else "elementwise"
+
+
+def _depthwise(operation: Any) -> str:
+    return "wide depthwise" if max(operation.kernel_size) >= WIDE else "depthwise"
 
 
 def _backward(graph: LayerGraph) -> list[float]:
@@ -117,11 +117,7 @@ def _backward(graph: LayerGraph) -> list[float]:
         if reached or trained:
             flowing.update(call.outputs)
         if not getattr(call.operation, "weights", ()):
-            found.append(BACKWARD_WITHOUT_WEIGHTS * reached)
+            found.append(_BACKWARD_WITHOUT_WEIGHTS * reached)
         else:
             found.append(float(reached + trained))
     return found
-
-
-BACKWARD_WITHOUT_WEIGHTS = 1.5
-"""A rectifier reads one tensor and writes one; backwards it reads two."""
