@@ -1,4 +1,4 @@
-"""Write the table of docs/remat.md from the results.
+"""Write the tables of docs/remat.md from the results, and draw its picture.
 
 python benchmarks/remat_page.py [--check]
 """
@@ -12,31 +12,142 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_figures import write_figures
 
 HERE = Path(__file__).parent
+PICTURE = HERE.parent / "docs" / "images" / "remat.svg"
 NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
+WAYS = {
+    "none": "nothing",
+    "checkpoint": "`torch.utils.checkpoint` around each block",
+    "compile": "`torch.compile`",
+    "budget": "`torch.compile` with an activation budget",
+}
+GIB = 2**30
+
+Line = dict[str, Any]
+Key = tuple[str, str, str, str]
 
 
-def table() -> str:
-    """The last prediction for each backend, precision and choice."""
-    lines = [json.loads(line) for line in (HERE / "results" / "remat.jsonl").read_text().splitlines()]
-    rows = {(backend(line), line["precision"], line["remat"]): line for line in lines if line["what"] == "predict"}
-    return "\n".join(
-        [
-            "| backend | precision | remat | peak, GiB | of none | activations, of none |",
-            "|---|---|---|---:|---:|---:|",
-            *(
-                f"| {name} | {precision} | {remat} | {line['peak_bytes'] / 2**30:.2f} | "
-                f"{line['peak_bytes_ratio']:.2f} | {line['activation_bytes_ratio']:.2f} |"
-                for (name, precision, remat), line in sorted(rows.items(), key=lambda row: row[0][:2])
-            ),
-        ]
+def main() -> None:
+    """Both tables; the picture where the page is written."""
+    predicted, measured = last_of("predict"), last_of("measure")
+    if "--check" not in sys.argv:
+        draw(measured)
+    write_figures("remat.md", "remat_page.py", "\n".join([*predictions(predicted), *measurements(measured, predicted)]))
+
+
+def last_of(what: str) -> dict[Key, Line]:
+    """The last line for each backend, model, precision and choice, in order."""
+    lines = read("remat.jsonl")
+    found = {
+        (backend(line), line["model"], line["precision"], line["remat"]): line
+        for line in lines
+        if line["what"] == what and line["batch_size"] == 64 and not line.get("micro_batch")
+    }
+    return dict(
+        sorted(found.items(), key=lambda item: (item[0][1] != "Xception", *item[0][:3], -item[1]["peak_bytes"]))
     )
 
 
-def backend(line: dict[str, Any]) -> str:
+def read(name: str) -> list[Line]:
+    """The lines of a file of results, or none."""
+    file = HERE / "results" / name
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def predictions(predicted: dict[Key, Line]) -> list[str]:
+    """What `estimate` says."""
+    return [
+        "| backend | precision | remat | peak, GiB | of none | activations, of none |",
+        "|---|---|---|---:|---:|---:|",
+        *(
+            f"| {name} | {precision} | {remat} | {line['peak_bytes'] / GIB:.2f} | "
+            f"{line['peak_bytes_ratio']:.2f} | {line['activation_bytes_ratio']:.2f} |"
+            for (name, model, precision, remat), line in predicted.items()
+            if model == "Xception"
+        ),
+        "",
+    ]
+
+
+def measurements(measured: dict[Key, Line], predicted: dict[Key, Line]) -> list[str]:
+    """What the card says, and PyTorch's own means beside it."""
+    twin = {(line["precision"], line["way"]): line for line in read("torch_twin.jsonl")}
+    return [
+        "Measured on an H200, batch 64, the steps of `fitroom.fit`; a size is the budget that was asked for:",
+        "",
+        "| model | backend | precision | remat | peak, GiB | of none | predicted, GiB | seconds a step | of none |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {model} | {name} | {precision} | {remat} | {line['peak_bytes'] / GIB:.2f} | "
+            f"{of_none(measured, key, 'peak_bytes')} | {of_prediction(predicted.get(key))} | {line['seconds']:.4f} | "
+            f"{of_none(measured, key, 'seconds')} |"
+            for key, line in measured.items()
+            for name, model, precision, remat in [key]
+        ),
+        "",
+        "![Memory against time for Xception on JAX](images/remat.svg)",
+        "",
+        *(
+            [
+                "PyTorch's own means, in the same visit to the card, on the twin of Xception in timm "
+                "([benchmarks/torch_twin.py](../benchmarks/torch_twin.py)):",
+                "",
+                "| recomputed by | precision | peak, GiB | of none | seconds a step | of none |",
+                "|---|---|---:|---:|---:|---:|",
+                *(
+                    f"| {WAYS[way]} | {precision} | {line['peak_bytes'] / GIB:.2f} | "
+                    f"{line['peak_bytes'] / twin[precision, 'none']['peak_bytes']:.2f} | {line['seconds']:.4f} | "
+                    f"{line['seconds'] / twin[precision, 'none']['seconds']:.2f} |"
+                    for (precision, way), line in twin.items()
+                ),
+                "",
+            ]
+            if twin
+            else []
+        ),
+    ]
+
+
+def of_none(measured: dict[Key, Line], key: Key, name: str) -> str:
+    """How many times that of nothing recomputed, where that was measured."""
+    plain = measured.get((*key[:3], "none"))
+    return f"{measured[key][name] / plain[name]:.2f}" if plain else ""
+
+
+def of_prediction(line: Line | None) -> str:
+    """Its peak."""
+    return f"{line['peak_bytes'] / GIB:.2f}" if line else ""
+
+
+def draw(measured: dict[Key, Line]) -> None:
+    """The curve of one model: each budget a point."""
+    from matplotlib.figure import Figure
+
+    from fitroom.report.palette import INK, LINE, MUTED, PAPER
+
+    points = [(line, key[3]) for key, line in measured.items() if key[:3] == ("JAX", "Xception", "float32")]
+    figure = Figure(figsize=(7.2, 4.0), facecolor=PAPER, layout="constrained")
+    axes = figure.add_subplot(facecolor=PAPER)
+    xs, ys = [line["peak_bytes"] / GIB for line, _ in points], [1000 * line["seconds"] for line, _ in points]
+    axes.plot(xs, ys, color="#4477aa", marker="o", linewidth=1.2)
+    for x, y, (_, remat) in zip(xs, ys, points, strict=True):
+        axes.annotate(remat, (x, y), xytext=(5, 5), textcoords="offset points", color=INK, fontsize=8)
+    axes.set_ylim(0, 1.15 * max(ys))
+    axes.set_xlim(0, 1.1 * max(xs))
+    axes.set_xlabel("measured peak, GiB", color=MUTED)
+    axes.set_ylabel("milliseconds a step", color=MUTED)
+    axes.set_title("Xception 299, batch 64, float32 on JAX, H200", color=INK, fontsize=10, loc="left")
+    axes.grid(color=LINE, linewidth=0.7)
+    axes.tick_params(colors=MUTED, length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def backend(line: Line) -> str:
     """With the mode of TensorFlow."""
     mode = {None: "", True: ", jitted", False: ", graph"}[line["jit"]]
     return f"{NAMES[line['backend']]}{mode}"
 
 
 if __name__ == "__main__":
-    write_figures("remat.md", "remat_page.py", f"{table()}\n")
+    main()
