@@ -138,7 +138,7 @@ def test_a_plan_that_changes_nothing_says_so():
             "fits with 86 samples at once, mixed_float16, jit, lion, 96 x 96 pixels\n",
         ),
         ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. At least "),
-        ({"changes": (RECOMPUTED, cut_to(86))}, "at once     256 → 86          changes batch statistics\n"),
+        ({"changes": (RECOMPUTED, cut_to(86))}, "micro-batch  256 → 86          changes batch statistics\n"),
         ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed, 9 samples at once\n"),
     ],
 )

@@ -12,3 +12,11 @@ def quieten(backend: str) -> None:
     logging.getLogger("jax_plugins").setLevel(logging.ERROR)
     if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true"):
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # its kernels crash where memory runs out
+
+
+def quieten_for_estimates(backend: str) -> None:
+    """Likewise where nothing is computed: and keep JAX from taking a card that is only being asked about."""
+    quieten(backend)
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
+    if backend == "jax":
+        os.environ["JAX_PLATFORMS"] = "cpu"

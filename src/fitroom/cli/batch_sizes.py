@@ -4,6 +4,8 @@ import re
 
 import click
 
+from fitroom.planning.plan import MAX
+
 _DIGITS = re.compile(r"\s*\d{1,10}\s*")
 
 
@@ -33,3 +35,19 @@ class BatchSizes(click.ParamType):  # type: ignore[type-arg]
                 )
             sizes.append(size)
         return tuple(dict.fromkeys(sizes))
+
+
+class BatchSizeOrMax(click.ParamType):  # type: ignore[type-arg]
+    """`64`, or `max`."""
+
+    name = "batch size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The size, or the word."""
+        word = str(value).strip().lower()
+        if word == MAX:
+            return MAX
+        size = int(word) if _DIGITS.fullmatch(word) else 0
+        if not 1 <= size <= _MOST:
+            self.fail(f"{value!r} must be a whole number from 1 to {_MOST:,}, or {MAX}", param, ctx)
+        return size

@@ -1,8 +1,7 @@
 """`fitroom estimate`: how much memory a training step takes, without running it."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +10,11 @@ import click
 from fitroom.cli import shared_options as shared
 from fitroom.cli.batch_sizes import BatchSizes
 from fitroom.cli.completing import complete_models
-from fitroom.cli.output import stdout_for_results
+from fitroom.cli.output import progress, stdout_for_results
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
 _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
-
-
-def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None) -> Path | None:
-    """What drawing would refuse, said before the work instead of after it."""
-    if plot and plot.suffix.lower() not in (".svg", ".png", ".html"):
-        raise click.BadParameter(f"{str(plot)!r} must end in .svg, .png or .html", ctx, param)
-    if plot and not plot.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(plot.parent)!r}; make it first", ctx, param)
-    return plot
 
 
 @click.command(name="estimate", epilog=_EPILOG)
@@ -38,7 +28,7 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
     help="Samples per optimizer step; several give a table.",
 )
 @shared.image_size
-@click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
+@shared.classes
 @shared.backend("jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]", "all")
 @shared.gpu("The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
 @click.option("--limit", metavar="SIZE", help="The allocator's: 12GiB, or smallest.  [default: the framework's own]")
@@ -59,13 +49,7 @@ def _checked_early(ctx: click.Context, param: click.Parameter, plot: Path | None
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=_checked_early,
-    metavar="FILE",
-    help="Draw the step: .svg, .png or .html.",
-)
+@shared.plot("Draw the step: .svg, .png or .html.")
 def command(
     model: str,
     batch_size: tuple[int, ...],
@@ -111,7 +95,7 @@ def command(
         measure=measure,
         unsafe=unsafe,
     )
-    with _progress() as say, stdout_for_results():
+    with progress() as say, stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     if not estimates:
@@ -141,16 +125,3 @@ def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
     from fitroom.report.comparison import Refusal
 
     return [vars(cell) for cell in cells if isinstance(cell, Refusal)]
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Say on stderr what is under way: one line that changes in a terminal, a line each in a log."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: console.print(f"{text} ...", highlight=False, soft_wrap=True)
-        return
-    with console.status("starting") as status:
-        yield lambda text: status.update(f"{text} ...")

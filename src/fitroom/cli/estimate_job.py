@@ -12,12 +12,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.backends.keras_optimizers import optimizer_class
-from fitroom.backends.quiet import quieten
+from fitroom.backends.quiet import quieten_for_estimates
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
@@ -51,9 +51,9 @@ class EstimateJob:
         """Estimate every batch size on one backend, in this process. `say` hears what is under way."""
         self._check()
         backend = choose_backend(backend)
-        _quieten(backend)
+        quieten_for_estimates(backend)
         keys = [self._key(backend, batch_size) for batch_size in self.batch_sizes]
-        recalled = [recall(key) for key in keys]
+        recalled = [recall(key, _estimate_from_dict) for key in keys]
         if None not in recalled:
             return [found for found in recalled if found is not None]
         say(f"building {self.model}")
@@ -116,7 +116,7 @@ class EstimateJob:
             if len(self.batch_sizes) == 1:
                 raise
             return Refusal(backend=backend, batch_size=batch_size, reason=error.message)
-        remember(key, found)
+        remember(key, found.to_dict(with_timeline=True))
         return found
 
     def _run_in_child(self, backend: str) -> list[Cell]:
@@ -131,12 +131,8 @@ class EstimateJob:
         return [Refusal(backend=backend, batch_size=size, reason=reason) for size in self.batch_sizes]
 
 
-def _quieten(backend: str) -> None:
-    """Keep frameworks from chatting on stderr, and JAX from taking a card that is only being asked about."""
-    quieten(backend)
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself, and nothing is computed here
-    if backend == "jax":
-        os.environ["JAX_PLATFORMS"] = "cpu"
+def _estimate_from_dict(data: dict[str, Any]) -> Estimate:
+    return replace(Estimate.from_dict(data), seconds=0.0)
 
 
 def _cell_from_dict(data: dict[str, Any]) -> Cell:

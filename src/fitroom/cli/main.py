@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": "What a trained classifier makes of pictures.",
     "report": "The report of a run as one HTML page.",
     "estimate": "How much memory a training step takes, without running it.",
+    "plan": "The fastest recipe that fits a card or a budget.",
     "segments": "Where a model can be cut, what recomputing saves and what it costs.",
     "run": "A training script as it stands, with model.fit that out-of-memory cannot stop.",
     "gpus": "The cards fitroom knows, and the ones in this machine.",

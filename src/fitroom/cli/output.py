@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 
 _STDOUT, _STDERR = 1, 2
@@ -23,3 +23,16 @@ def stdout_for_results() -> Iterator[None]:
     finally:
         os.dup2(kept, _STDOUT)
         os.close(kept)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Say on stderr what is under way: one line that changes in a terminal, a line each in a log."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{text} ...", highlight=False, soft_wrap=True)
+        return
+    with console.status("starting") as status:
+        yield lambda text: status.update(f"{text} ...")

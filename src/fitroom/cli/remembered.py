@@ -1,22 +1,23 @@
 """Answers that were given before, found again without importing a framework.
 
 A model that is named, or in a file, is the same as long as its name, the file and everything installed are: then the
-whole estimate is on disk, and no second has to go by for TensorFlow to start. What a function of the user's builds, and
+whole answer is on disk, and no second has to go by for TensorFlow to start. What a function of the user's builds, and
 what is measured, is found anew each time.
 """
 
 import hashlib
 import importlib.metadata
 import os
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fitroom
 from fitroom.environment import tensorflow_compiler_folder
 from fitroom.estimating import cache
-from fitroom.estimating.result import Estimate
 from fitroom.models import function
+
+Answer = TypeVar("Answer")
 
 _SPEAK_TO_FRAMEWORKS = ("KERAS_", "XLA_", "TF_", "JAX_", "PYTORCH_", "CUDA_")
 
@@ -30,18 +31,16 @@ def key_of(question: dict[str, Any]) -> str | None:
     return cache.digest("answer", repr(sorted(question.items())), identity, repr(settings), _installed(), _keras_json())
 
 
-def recall(key: str | None) -> Estimate | None:
-    """The answer that was kept."""
+def recall(key: str | None, read: Callable[[Any], Answer]) -> Answer | None:
+    """The answer that was kept, made by `read` of the plain values that it was kept as."""
     kept = cache.load(key) if key else None
-    if kept is None:
-        return None
-    return replace(Estimate.from_dict(kept), seconds=0.0)
+    return None if kept is None else read(kept)
 
 
-def remember(key: str | None, answer: Estimate) -> None:
-    """Keep an answer."""
+def remember(key: str | None, answer: Any) -> None:
+    """Keep an answer, as plain values."""
     if key:
-        cache.store(key, answer.to_dict(with_timeline=True))
+        cache.store(key, answer)
 
 
 def _identity(text: str) -> str | None:

@@ -19,7 +19,7 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @shared.remat("none, blocks, or a size for the whole step such as 6GiB.", default="blocks", show_default=True)
 @shared.batch_size("Samples at once.")
 @shared.image_size
-@click.option("--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]")
+@shared.classes
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @shared.backend("jax, tensorflow, torch: only to build the model with.  [default: KERAS_BACKEND]")
 @shared.unsafe

@@ -1,6 +1,7 @@
 """Options that several commands have, spelled and checked the same way."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,9 @@ image_size = click.option(
     "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures."
 )
 jit = click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
+classes = click.option(
+    "--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]"
+)
 unsafe = click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
 
 
@@ -32,9 +36,13 @@ def backend(text: str, *more: str) -> Decorator:
     return click.option("--backend", metavar="NAME", help=text, shell_complete=_words(*INSTALLABLE, *more))
 
 
-def gpu(text: str) -> Decorator:
+def gpu(text: str, *more: str) -> Decorator:
     """`--gpu`."""
-    return click.option("--gpu", metavar="NAME", help=text, shell_complete=complete_gpus)
+
+    def complete(ctx: click.Context, param: click.Parameter, typed: str) -> list[Any]:
+        return [*_words(*more)(ctx, param, typed), *complete_gpus(ctx, param, typed)]
+
+    return click.option("--gpu", metavar="NAME", help=text, shell_complete=complete)
 
 
 def precision(text: str, *more: str, **options: Any) -> Decorator:
@@ -57,6 +65,26 @@ def remat(text: str, **options: Any) -> Decorator:
     """`--remat`."""
     completed = _words(*REMAT_NAMES)
     return click.option("--remat", type=RematChoice(), metavar="CHOICE", help=text, shell_complete=completed, **options)
+
+
+def plot(text: str) -> Decorator:
+    """`--plot`."""
+    return file("--plot", text, ".svg", ".png", ".html")
+
+
+def file(flag: str, text: str, *suffixes: str) -> Decorator:
+    """A file to write. What writing would refuse is said before the work instead of after it."""
+
+    def checked_early(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+        if path and suffixes and path.suffix.lower() not in suffixes:
+            kinds = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+            raise click.BadParameter(f"{str(path)!r} must end in {kinds}", ctx, param)
+        if path and not path.parent.is_dir():
+            raise click.BadParameter(f"there is no folder {str(path.parent)!r}; make it first", ctx, param)
+        return path
+
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(flag, type=kind, callback=checked_early, metavar="FILE", help=text)
 
 
 def _words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

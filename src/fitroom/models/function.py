@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,16 +31,24 @@ def call_function(source: "ModelSource") -> Any:
 
     A function that has parameters called `classes` and `image_size` is told them.
     """
-    text = source.text.strip()
+    with contextlib.redirect_stdout(sys.stderr):
+        return _call(_named(source.text.strip()), source)
+
+
+def takes_image_size(text: str) -> bool:
+    """Whether the function can be asked for a size of pictures."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return "image_size" in _parameters(_named(text.strip()))
+
+
+def _named(text: str) -> Any:
     match = _FUNCTION.fullmatch(text)
     if match is None:
         raise InputError(
             f"{text!r} names a file but no function in it.",
             hint=f"say which function builds the model: {text.rstrip(':')}:make_model",
         )
-    with contextlib.redirect_stdout(sys.stderr):
-        function = _find(_load(match["place"]), match["name"], text)
-        return _call(function, source)
+    return _find(_load(match["place"]), match["name"], text)
 
 
 def _load(place: str) -> ModuleType:
@@ -110,10 +119,7 @@ def _call(function: Any, source: "ModelSource") -> Any:
 
 def _told(function: Any, source: "ModelSource") -> dict[str, int]:
     """What a function that asks for `classes` or `image_size` is told; a usual number where nobody has said."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a callable of C
-        parameters = {}  # type: ignore[assignment]
+    parameters = _parameters(function)
     if source.classes is not None and "classes" not in parameters:
         raise InputError(
             f"{source.text} takes no `classes`. Received: --classes {source.classes}.",
@@ -123,6 +129,13 @@ def _told(function: Any, source: "ModelSource") -> dict[str, int]:
     required = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
     usual = {name: number for name, number in _USUAL.items() if name in required}
     return {name: number for name, number in (usual | known).items() if name in parameters}
+
+
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable of C
+        return {}
 
 
 def _failed(place: str, error: BaseException) -> ModelError:

@@ -38,35 +38,43 @@ class _Column:
 def frontier_table(plan: Plan, sheet: Sheet) -> RenderableType:
     """The recipes with memory, speed and price, fastest first; the chosen one is marked."""
     options = words.shown_options(plan, _MOST_ROWS)
-    columns = _columns(plan, options, sheet)
-    is_wide_enough = sum(column.width + _GAP for column in columns) <= sheet.width
-    body = _table(plan, options, columns) if is_wide_enough else _list(plan, options, sheet)
     left_out = len(plan.frontier) - len(options)
-    more = [sheet.text(f"and {left_out} more between these: --json has all")] if left_out else []
-    return sheet.indented(Group(body, *more))
+    said = [f"and {left_out} more between these: --json has all"] if left_out else []
+    for brief in (False, True):
+        columns = _columns(plan, options, sheet, brief=brief)
+        if sum(column.width + _GAP for column in columns) <= sheet.width:
+            body = _table(plan, options, columns)
+            said += ["~ is interpolated, the others are confirmed"] if brief else []
+            break
+    else:
+        body = _list(plan, options, sheet)
+    return sheet.indented(Group(body, *map(sheet.text, said)))
 
 
-def _columns(plan: Plan, options: Sequence[Option], sheet: Sheet) -> list[_Column]:
+def _columns(plan: Plan, options: Sequence[Option], sheet: Sheet, *, brief: bool) -> list[_Column]:
     """One for each thing that differs between recipes, then their price."""
 
     def knob(head: str, said: Callable[[Option], str], justify: JustifyMethod = "left") -> list[_Column]:
         cells = [said(option) for option in options]
         return [_Column(head, cells, justify)] if len(set(cells)) > 1 else []
 
+    def needed(option: Option) -> str:
+        return ("~" if brief and not option.confirmed else "") + format_bytes(option.required_bytes)
+
     mark = "*" if sheet.ascii_only else "▸"
-    own_precision = plan.estimate.precision
+    sure = _Column("memory is", ["confirmed" if option.confirmed else "interpolated" for option in options])
     return [
         _Column("", [mark if words.is_chosen(plan, option) else "" for option in options]),
         _Column("at\nonce", [f"{option.micro_batch}" for option in options], "right"),
-        *knob("precision", lambda option: option.recipe.precision or own_precision),
+        *knob("precision", lambda option: option.recipe.precision or plan.estimate.precision),
         *knob("recomputed", lambda option: words.remat_words(option.recipe) or "nothing"),
         *knob("jit", lambda option: words.jit_words(option.recipe)),
         *knob("optimizer", lambda option: option.recipe.optimizer or "own"),
         *knob("pixels", lambda option: str(option.recipe.image_size or "own"), "right"),
-        _Column("needs\nat least", [format_bytes(option.required_bytes) for option in options], "right"),
+        _Column("needs\nat least", [needed(option) for option in options], "right"),
         _Column("samples\na second", [words.rate(option.speed) for option in options], "right"),
         _Column("changes", [_effects(option) for option in options], may_wrap=True),
-        _Column("memory is", ["confirmed" if option.confirmed else "interpolated" for option in options]),
+        *([] if brief else [sure]),
         _Column("fits", ["yes" if option.fits else "no" for option in options]),
     ]
 

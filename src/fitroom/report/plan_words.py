@@ -10,7 +10,7 @@ from fitroom.recipe import Recipe
 from fitroom.report.words import backend_name
 from fitroom.units import format_bytes
 
-_KNOBS = {"micro_batch": "at once", "remat": "recomputed", "input_dtype": "input", "image_size": "image size"}
+_KNOBS = {"micro_batch": "micro-batch", "remat": "recomputed", "input_dtype": "input", "image_size": "image size"}
 _SPEED_METHODS = {"roofline": "by the roofline of the card", "measured": "measured on the card"}
 
 NO_GRAPH = "the layers form no graph whose work could be counted"
@@ -29,14 +29,14 @@ def verdict(plan: Plan) -> str:
     return f"fits with {how}" if plan.changes else f"fits as it is: {how}"
 
 
-def recipe_words(recipe: Recipe, batch_size: int, *, precision: str | None = None) -> str:
-    """A recipe in a few words; `precision` is the model's own, said where the recipe sets none.
+def recipe_words(recipe: Recipe, batch_size: int, *, precision: str | None = None, brief: bool = False) -> str:
+    """A recipe in a few words, or fewer; `precision` is the model's own, said where the recipe sets none.
 
     >>> recipe_words(Recipe(micro_batch=32, remat="blocks", precision="mixed_bfloat16"), 256)
     '32 samples at once, mixed_bfloat16, blocks recomputed'
     """
     parts = [
-        at_once(recipe, batch_size),
+        at_once(recipe, batch_size, brief=brief),
         recipe.precision or precision,
         f"{remat_words(recipe)} recomputed" if remat_words(recipe) else None,
         jit_words(recipe),
@@ -46,12 +46,12 @@ def recipe_words(recipe: Recipe, batch_size: int, *, precision: str | None = Non
     return ", ".join(part for part in parts if part)
 
 
-def at_once(recipe: Recipe, batch_size: int) -> str:
+def at_once(recipe: Recipe, batch_size: int, *, brief: bool = False) -> str:
     """How much of the batch is on the device at once."""
     size = recipe.samples_at_once(batch_size)
     if size >= batch_size:
         return "whole batches"
-    return f"{size} sample{'s' if size > 1 else ''} at once"
+    return f"{size} at once" if brief else f"{size} sample{'s' if size > 1 else ''} at once"
 
 
 def remat_words(recipe: Recipe) -> str:

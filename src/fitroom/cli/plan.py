@@ -1,0 +1,119 @@
+"""`fitroom plan`: the fastest recipe that fits."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fitroom.cli import shared_options as shared
+from fitroom.cli.batch_sizes import BatchSizeOrMax
+from fitroom.cli.completing import complete_models
+from fitroom.cli.knob_names import knob_names
+from fitroom.cli.output import progress, stdout_for_results
+from fitroom.errors import InputError
+from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
+
+ALL = "all"
+_EPILOG = (
+    "Results go to stdout, everything else to stderr. Exit code 1: nothing fits, or what was given cannot work; "
+    "2: wrong usage."
+)
+
+
+@click.command(name="plan", epilog=_EPILOG)
+@click.argument("model", shell_complete=complete_models)
+@click.option(
+    "--batch-size",
+    type=BatchSizeOrMax(),
+    default="32",
+    show_default=True,
+    metavar="N",
+    help="Samples per optimizer step, never changed; or max, the largest that fits whole.",
+)
+@shared.image_size
+@shared.classes
+@shared.gpu("The card, such as 'RTX 3060'; or all of the catalogue.  [default: this machine's]", ALL)
+@click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB. With --gpu: that card, capped.")
+@shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND]")
+@shared.precision("A Keras dtype policy, or auto: what the card does well.  [default: the model's own]", "auto")
+@shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
+@knob_names("--keep", KEEPABLE, "What stays as the model has it")
+@knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
+@click.option(
+    "--prefer",
+    type=click.Choice(["whole-batches", "speed"]),
+    default="whole-batches",
+    show_default=True,
+    help="Whether BatchNormalization has at least 16 samples at once as long as anything else fits.",
+)
+@click.option("--probe", is_flag=True, help="Time the best few on this machine's card instead of predicting speed.")
+@shared.unsafe
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@shared.plot("Draw what there is to choose from: .svg, .png or .html.")
+@shared.file("--save", "Keep it for fitroom.fit(plan=FILE).")
+def command(
+    backend: str | None, gpu: str | None, as_json: bool, plot: Path | None, save: Path | None, **asked: Any
+) -> None:
+    """The fastest way to train MODEL with this batch in this memory: how many samples at once, what is computed again
+    instead of kept, in which precision; what that takes, how fast it is and what it changes. No GPU is needed.
+
+    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
+    returns the model: build.py:make_model or package.module:make_model.
+
+    \b
+    fitroom plan xception --image-size 299 --batch-size 256 --gpu "RTX 3060" --precision auto
+    fitroom plan xception --batch-size max --budget 12GiB
+    fitroom plan xception --batch-size 256 --gpu all
+    fitroom plan model.keras --budget 8GiB --keep precision --allow image-size --plot plan.html
+    """
+    from fitroom.cli.plan_job import PlanJob
+
+    everywhere = (gpu or "").strip().lower() == ALL
+    if everywhere:
+        _check_is_for_all(plot=plot, save=save, **asked)
+    job = PlanJob(gpu=None if everywhere else gpu, **asked | {"prefer": asked["prefer"].replace("-", " ")})
+    if everywhere:
+        with progress() as say, stdout_for_results():
+            found = job.run_for_cards(backend, say)
+        if not any(each.option for each in found):
+            raise InputError(
+                f"No card of the catalogue can train {job.model} with a batch of {job.batch_size}.",
+                hint="a smaller --batch-size or --image-size, --precision auto, --allow image-size",
+            )
+        _show({"schema_version": 1, "plans": [each.to_dict() for each in found]} if as_json else _table(job, found))
+        return
+    with progress() as say, stdout_for_results():
+        plan = job.run(backend, say)
+    if plot:
+        from fitroom.report.plan_plot import save_plan_plot
+
+        save_plan_plot(plan, plot)
+        click.echo(f"drawn: {plot}", err=True)
+    if save:
+        plan.save(save)
+        click.echo(f"saved: {save}", err=True)
+    _show(plan.to_dict() if as_json else plan)
+
+
+def _check_is_for_all(**asked: Any) -> None:
+    for flag in ("budget", "probe", "plot", "save"):
+        if asked[flag]:
+            raise click.UsageError(f"--{flag} is for one card; --gpu all asks for each as it is")
+    if asked["batch_size"] == "max":
+        raise click.UsageError("--gpu all needs a --batch-size of its own: max differs from card to card")
+
+
+def _table(job: Any, found: list[Any]) -> Any:
+    from fitroom.report.plan_cards import cards_table
+
+    return cards_table(found, f"{job.model}, batch {job.batch_size}")
+
+
+def _show(result: Any) -> None:
+    if isinstance(result, dict):
+        click.echo(json.dumps(result, indent=2))
+        return
+    from rich.console import Console
+
+    Console().print(result)
