@@ -27,7 +27,10 @@ def never_collected(monkeypatch):
     gc.enable()
 
 
-_LONGEST = ("test_step.py", "test_fit_under_pressure.py", "test_demo.py", "test_tensorflow_step.py", "test_fit.py")
+_LONGEST = (
+    *("test_step.py", "test_fit_under_pressure.py", "test_plan_in_fit.py", "test_demo.py"),
+    *("test_tensorflow_step.py", "test_fit.py"),
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,6 +1,7 @@
 """Training on TensorFlow whose CPU allocator is limited: real out-of-memory. One way of it a process.
 
     python pressure_run.py too_large | jitted | tightens | validation | stress SEED EPOCHS
+                           planned RUN_DIR | killed RUN_DIR
 
 Prints RESULT and what came of it: every sample is counted by a metric that is part of the transaction, so a sample
 that was lost or seen twice shows in its sums.
@@ -8,7 +9,10 @@ that was lost or seen twice shows in its sums.
 
 import hashlib
 import json
+import os
+import signal
 import sys
+import time
 
 import keras
 import numpy as np
@@ -17,7 +21,9 @@ from keras import layers, ops
 
 import fitroom
 from fitroom.backends.tensorflow.program import Program
+from fitroom.planning.identity import model_digest
 from fitroom.train.transaction import Transaction
+from sample_plans import sample_plan
 
 SIDE, FILTERS, SAMPLES = 32, 32, 720
 MIB = 2**20
@@ -42,13 +48,18 @@ def sum_of_classes(y_true, y_pred):
     return keras.losses.sparse_categorical_crossentropy(y_true, y_pred[:, :5], from_logits=True)
 
 
-def net():
+def convolution():
+    return layers.Conv2D(FILTERS, 3, padding="same", activation="relu")
+
+
+def net(num_layers=2, layer=convolution):
     """No BatchNormalization and no dropout, so that the size of the parts changes nothing but rounding."""
     keras.utils.set_random_seed(3)
     pictures = keras.Input((SIDE, SIDE, 3))
     number = layers.Lambda(lambda x: ops.stop_gradient(x[:, 0, 0, :1]), output_shape=(1,))(pictures)
-    features = layers.Conv2D(FILTERS, 3, padding="same", activation="relu")(pictures)
-    features = layers.Conv2D(FILTERS, 3, padding="same", activation="relu")(features)
+    features = pictures
+    for _ in range(num_layers):
+        features = layer()(features)
     classes = layers.Dense(5)(layers.GlobalAveragePooling2D()(features))
     model = keras.Model(pictures, layers.Concatenate()([classes, number]))
     model.compile(keras.optimizers.Adam(1e-3), sum_of_classes, metrics=[Seen()])
@@ -165,6 +176,53 @@ def stress(seed, epochs):
     )[1]
     history = fitroom.fit(model, *data(), batch_size=240, epochs=int(epochs), verbose=0, callbacks=[Ballast(plan)])
     report(model, history)
+
+
+def planned(run_dir, *callbacks):
+    """A plan for more memory than there is: whole batches fit when blocks are recomputed, and then not even so."""
+    # Layers that keep much and need nothing beside it: a convolution's scratch would be most of the memory.
+    model = net(num_layers=24, layer=lambda: layers.Dense(FILTERS, activation="tanh"))
+    plan = sample_plan(
+        recipe=fitroom.Recipe(),
+        batch_size=120,
+        micro_batch=120,
+        fallbacks=(fitroom.Recipe(remat="blocks"), fitroom.Recipe(remat="blocks", micro_batch=30)),
+        backend="tensorflow",
+        model=model.name,
+        model_digest=model_digest(model),
+    )
+    history = fitroom.fit(
+        model,
+        *data(),
+        batch_size=120,
+        verbose=0,
+        seed=4,
+        callbacks=[Ballast({2: 120, 3: 0}.get), *callbacks],
+        plan=plan,
+        run_dir=run_dir,
+        checkpoint_batches=1,
+    )
+    ran_out = [event for event in history.fitroom["events"] if event["kind"] == "out of memory"]
+    said = [event["message"].partition("; ")[2] for event in ran_out]
+    report(model, history, recipe=history.fitroom["recipe"], said=said)
+
+
+def killed(run_dir):
+    """The same, killed in the middle when both steps down were taken."""
+    planned(run_dir, KilledAt(4))
+
+
+class KilledAt(keras.callbacks.Callback):
+    """Ends the process before this batch as a power cut would, its checkpoint written."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self.batch = batch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == self.batch:
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
