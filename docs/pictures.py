@@ -20,23 +20,34 @@ from rich.console import Console
 
 import fitroom
 from fitroom.models.source import ModelSource, load_model
+from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plot import save_plot
 
 IMAGES = Path(__file__).parent / "images"
-COMMAND = "fitroom estimate xception --image-size 299 --batch-size 64 --backend jax --gpu H200"
+ESTIMATE = "fitroom estimate xception --image-size 299 --batch-size 64 --backend jax --gpu H200"
+PLAN = 'fitroom plan xception --image-size 299 --batch-size 256 --backend jax --gpu "RTX 3060" --precision auto'
 
 
 def main() -> None:
-    """A terminal with the command and its output, and the drawing of the same step."""
+    """Terminals with a command and its output, and drawings of the same."""
     IMAGES.mkdir(exist_ok=True)
-    estimate = fitroom.estimate(load_model(ModelSource(text="xception", image_size=299)), 64, gpu="H200")
-    console = Console(record=True, width=92, file=StringIO(), force_terminal=True)
-    console.print(f"$ {COMMAND}\n", style="bold")
-    console.print(estimate)
-    (IMAGES / "estimate.svg").write_text(console.export_svg(title="fitroom", unique_id="estimate"))
+    model = load_model(ModelSource(text="xception", image_size=299))
+    estimate = fitroom.estimate(model, 64, gpu="H200")
+    terminal("estimate", ESTIMATE, estimate, width=92)
     save_plot(estimate, IMAGES / "memory.svg")
+    plan = fitroom.plan(model, 256, gpu="RTX 3060", precision="auto", input_dtype="uint8")
+    terminal("plan", PLAN, plan, width=104)
+    save_plan_plot(plan, IMAGES / "frontier.svg")
     flowers(kinds=5, each=8, size=96).save(IMAGES / "flowers.jpg", quality=80)
     report(Path("runs/demo/run/report.html"))
+
+
+def terminal(name: str, command: str, shown: object, *, width: int) -> None:
+    """What is printed for a command, as a picture."""
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+    console.print(f"$ {command}\n", style="bold")
+    console.print(shown)
+    (IMAGES / f"{name}.svg").write_text(console.export_svg(title="fitroom", unique_id=name))
 
 
 def report(page: Path) -> None:
