@@ -9,10 +9,13 @@ import pytest
 from rich.console import Console
 
 from fitroom.budget import Budget
+from fitroom.estimating.cards import find_card
+from fitroom.planning.cards import CardPlan
 from fitroom.planning.result import Plan
 from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.notebook import plan_html
+from fitroom.report.plan_cards import cards_table
 from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plan_text import plain_text, plan_text
 from sample_estimates import GIB
@@ -59,12 +62,35 @@ Notes
 
 CHOICE_AT_60_COLUMNS_IN_ASCII = """\
 What there is to choose from
+      at                 needs  samples
+    once recomputed   at least a second changes    fits
+     256 nothing    ~20.00 GiB      500 nothing    no
+  *  256 1 segment    6.25 GiB      400 nothing    yes
+     256 blocks      ~4.00 GiB      350 nothing    yes
+      64 blocks      ~2.00 GiB      300 statistics yes
+  ~ is interpolated, the others are confirmed
+"""
+
+CHOICE_AT_44_COLUMNS = """\
+What there is to choose from
   - whole batches, float32
-    20.00 GiB (interpolated), 500 samples a second, changes
-    nothing, does NOT fit
-  * whole batches, float32, 1 segment recomputed
-    6.25 GiB (confirmed), 400 samples a second, changes
-    nothing, fits
+    20.00 GiB (interpolated), 500 samples a
+    second, changes nothing, does NOT fit
+  ▸ whole batches, float32, 1 segment
+  recomputed
+    6.25 GiB (confirmed), 400 samples a
+    second, changes nothing, fits
+"""
+
+CARDS_AT_80_COLUMNS = """\
+tiny, batch 256, float32
+2 of 3 cards can, the smallest is T4, the smallest with whole batches H200
+
+                                                                samples
+card              memory        recipe                         a second
+GTX 1060 3GB    3.00 GiB  no    nothing fits in 2.21 GiB
+T4             15.00 GiB  fits  64 at once, blocks recomputed       300
+H200          140.40 GiB  fits  whole batches                       500
 """
 
 
@@ -88,8 +114,9 @@ def test_colour_carries_nothing_that_the_words_do_not():
     assert [line.rstrip() for line in without_colour.splitlines()] == AT_100_COLUMNS.splitlines()
 
 
-def test_narrow_terminal_without_block_characters_has_the_choice_in_words():
+def test_the_choice_is_brief_in_a_narrow_terminal_and_in_words_in_a_narrower_one():
     assert CHOICE_AT_60_COLUMNS_IN_ASCII in shown(plan_text(sample_plan()), width=60, encoding="ascii")
+    assert CHOICE_AT_44_COLUMNS in shown(plan_text(sample_plan()), width=44)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
@@ -188,3 +215,19 @@ def test_a_plan_without_speeds_or_alternatives_can_be_drawn(tmp_path):
             sample_plan(frontier=(), budget=Budget(bytes=99 * GIB, source="given")), tmp_path / f"a.{suffix}"
         )
         assert "99.00 GiB for training" in (tmp_path / f"a.{suffix}").read_text()
+
+
+def test_cards_are_listed_by_memory_with_those_that_cannot():
+    whole, *_, cut = sample_plan().frontier
+    options = {"H200": whole, "GTX 1060 3GB": None, "T4": cut}
+    plans = [
+        CardPlan(
+            card=find_card(name),
+            budget=Budget.of(name, backend="jax"),
+            option=option and replace(option, recipe=replace(option.recipe, precision="float32")),
+            batch_size=256,
+        )
+        for name, option in options.items()
+    ]
+    text = shown(cards_table(plans, "tiny, batch 256"), width=80)
+    assert text.startswith(CARDS_AT_80_COLUMNS)

@@ -65,7 +65,7 @@ def _table(rows: Sequence[CardPlan], *, with_precision: bool, sheet: Sheet) -> T
     for each in rows:
         cells = [sheet.text(each.card.name), Text(format_bytes(each.card.memory_bytes))]
         if each.option is None:
-            reason = f"nothing fits in the {format_bytes(each.budget.bytes)} it has for training"
+            reason = f"nothing fits in {format_bytes(each.budget.bytes)}"
             table.add_row(*cells, Text("no"), Text(reason), Text(""), style="dim")
             continue
         recipe = each.option.recipe if with_precision else replace(each.option.recipe, precision=None)

@@ -15,7 +15,7 @@ from fitroom.report.sheet import Sheet
 from fitroom.units import format_bytes
 
 _MOST_ROWS = 16
-_GAP = 2
+_GAP, _BRIEF_GAP = 2, 1
 _SHORT = {"batch statistics": "statistics", "the task itself": "task"}
 _NARROWEST_EFFECTS = 11
 """Of the longest single one, "statistics,"."""
@@ -39,11 +39,11 @@ def frontier_table(plan: Plan, sheet: Sheet) -> RenderableType:
     """The recipes with memory, speed and price, fastest first; the chosen one is marked."""
     options = words.shown_options(plan, _MOST_ROWS)
     left_out = len(plan.frontier) - len(options)
-    said = [f"and {left_out} more between these: --json has all"] if left_out else []
-    for brief in (False, True):
+    said = [f"and {left_out} more between these: plan.frontier and --json have all"] if left_out else []
+    for brief, gap in ((False, _GAP), (True, _BRIEF_GAP)):
         columns = _columns(plan, options, sheet, brief=brief)
-        if sum(column.width + _GAP for column in columns) <= sheet.width:
-            body = _table(plan, options, columns)
+        if sum(column.width + gap for column in columns) <= sheet.width:
+            body = _table(plan, options, columns, gap)
             said += ["~ is interpolated, the others are confirmed"] if brief else []
             break
     else:
@@ -79,8 +79,8 @@ def _columns(plan: Plan, options: Sequence[Option], sheet: Sheet, *, brief: bool
     ]
 
 
-def _table(plan: Plan, options: Sequence[Option], columns: list[_Column]) -> RenderableType:
-    table = Table.grid(padding=(0, _GAP, 0, 0))
+def _table(plan: Plan, options: Sequence[Option], columns: list[_Column], gap: int) -> RenderableType:
+    table = Table.grid(padding=(0, gap, 0, 0))
     table.show_header = True
     for column in columns:
         head = Text(column.head, "bold")
