@@ -214,6 +214,18 @@ def test_masks_and_tensors_that_a_layer_brings_along():
     assert estimate(model).peak_bytes
 
 
+def test_a_scale_for_each_channel_takes_no_more_than_one_for_all():
+    """Lists become tensors on the host, where PyTorch is asked for them on the card."""
+
+    def scaled(scale):
+        inputs = keras.Input((32, 32, 3))
+        x = layers.Conv2D(4, 3)(layers.Rescaling(scale, offset=-1.0)(inputs))
+        return keras.Model(inputs, layers.Dense(2)(layers.GlobalAveragePooling2D()(x)))
+
+    one, each = (estimate(scaled(scale)).required_bytes for scale in (0.1, [0.1, 0.2, 0.3]))
+    assert one <= each <= one + 4096
+
+
 def test_what_cudnn_would_do_in_one_kernel_is_said():
     model = keras.Sequential([keras.Input((4, 8)), layers.LSTM(4, name="recurrent"), layers.Dense(1)])
     assert any("recurrent may run as one cuDNN kernel" in note for note in estimate(model).notes)

@@ -17,7 +17,9 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
         self._stand_ins: dict[int, tuple[Any, Any]] = {}
-        """By the id of a real tensor: the tensor, so that it stays, and the fake one."""
+        """By the id of a tensor that is not on the card: the tensor, so that it stays, and one there."""
+        self._of_numbers: dict[int, Any] = {}
+        """Tensors made of Python's lists, by id: PyTorch makes them on the host, whatever device was asked for."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -25,16 +27,22 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            return self.dispatch(func, types, args, kwargs or {})
+            made = self.dispatch(func, types, args, kwargs or {})
         except RuntimeError:
-            if not any(map(_is_real, tree_iter((args, kwargs)))):
+            if not any(map(self._is_brought_along, tree_iter((args, kwargs)))):
                 raise
             args, kwargs = tree_map(self._on_the_card, (args, kwargs or {}))
             return self.dispatch(func, types, args, kwargs)
+        if func is torch.ops.aten.lift_fresh.default:
+            self._of_numbers[id(made)] = made
+        return made
+
+    def _is_brought_along(self, value: Any) -> bool:
+        return _is_real(value) or id(value) in self._of_numbers
 
     def _on_the_card(self, value: Any) -> Any:
-        """A real tensor that a layer brings along would be on the card, wherever it is here."""
-        if not _is_real(value):
+        """A tensor that a layer brings along would be on the card, wherever it is here."""
+        if not self._is_brought_along(value):
             return value
         if id(value) not in self._stand_ins:
             with self:
