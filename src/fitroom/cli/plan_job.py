@@ -54,7 +54,9 @@ class PlanJob:
         room = room_of(self.budget, self.gpu, backend)
         if self.probe:
             _check_is_here(room.card)
-        key = self._key(backend, room.budget.bytes, room.card.name)
+        # What is free on the card in this machine is another tomorrow.
+        is_live = self.gpu is None and self.budget in (None, "live")
+        key = None if is_live else self._key(backend, room.card.name, room.budget.bytes)
         if found := recall(key, Plan.from_dict):
             return found
         question = self._question(say)
@@ -95,7 +97,7 @@ class PlanJob:
         return backend
 
     def _key(self, backend: str, *room: object) -> str | None:
-        """What the answer is remembered under; what is free on the card in this machine is part of it."""
+        """What the answer is remembered under."""
         return key_of(asdict(self) | {"backend": backend, "room": room, "measure": self.probe, "command": "plan"})
 
     def _question(self, say: Say) -> dict[str, Any]:
