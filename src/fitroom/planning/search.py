@@ -48,6 +48,7 @@ class Search:
     def __post_init__(self) -> None:
         self.estimates: dict[Any, Estimate] = {}
         self._tried: dict[Any, Candidate] = {}
+        self._to_learn: set[Any] = set()
 
     def run(self) -> Priced:
         """The best candidate, proven. Raises NothingFitsError where there is none."""
@@ -55,7 +56,10 @@ class Search:
             wanted = self._wanted()
             if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
                 break
-            self._prove(self._first(wanted.candidate) or wanted.candidate)
+            first = self._first(wanted.candidate)
+            if first is not None:
+                self._to_learn.add(first.key)
+            self._prove(first or wanted.candidate)
         return self._proven() or self._last_resort()
 
     def timed(self, seconds_of: Callable[[Candidate], float]) -> Priced:
@@ -125,7 +129,9 @@ class Search:
     def _is_worth_it(self, wanted: Priced) -> bool:
         """Whether to estimate once more: for what is clearly faster than all that is proven, or spares statistics."""
         proven = self._proven()
-        if proven is None or has_enough(wanted.candidate) > has_enough(proven.candidate):
+        if proven is None or proven.candidate.key in self._to_learn:
+            return True
+        if has_enough(wanted.candidate) > has_enough(proven.candidate):
             return True
         return proven.seconds > WORTH_AN_ESTIMATE * wanted.seconds
 
