@@ -93,7 +93,7 @@ class Training:
             run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
             seed = _seed_of(self.seed, run)
             source, validation = self.data.sources(seed)
-            plan = self._plan(source, run, events)
+            plan = self._plan(source, run)
             recipes = self._recipes(plan, source)
             with in_precision(self.model, recipes[0].precision):
                 whole = plan.batch_size if plan else None
@@ -125,6 +125,8 @@ class Training:
                 if keeper and keeper.is_finished:
                     keeper.restore_finished()
                 else:
+                    if plan and self.budget is not None:
+                        events.tell("plan", plan.why)
                     Loop(
                         model=self.model,
                         source=source,
@@ -156,7 +158,7 @@ class Training:
         """What was asked for, as JSON."""
         return asdict(self.budget) if isinstance(self.budget, Budget) else self.budget
 
-    def _plan(self, source: Source, run: OpenedRun | None, events: Events) -> Plan | None:
+    def _plan(self, source: Source, run: OpenedRun | None) -> Plan | None:
         """The one that was given, or made for the budget: once in a run, since the next one may be another."""
         if self.plan is not None:
             return opened(self.plan)
@@ -168,7 +170,6 @@ class Training:
 
             _build(self.model, source)
             plan = find_plan(self.model, source.peek().size, budget=self.budget)
-        events.tell("plan", plan.why)
         return plan
 
     def _recipes(self, plan: Plan | None, source: Source) -> tuple[Recipe, ...]:

@@ -266,7 +266,7 @@ class OpenedRun:
                 "learning_rate": given_learning_rate(model),
             }
         )
-        if plan is not None:
+        if plan is not None and self.folder.progress != "finished":
             self.folder.write_plan(plan)
         for note in self.folder.notes:
             self.events.tell("run folder", note)
