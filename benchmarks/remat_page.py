@@ -130,7 +130,8 @@ def draw(measured: dict[Key, Line]) -> None:
     xs, ys = [line["peak_bytes"] / GIB for line, _ in points], [1000 * line["seconds"] for line, _ in points]
     axes.plot(xs, ys, color="#4477aa", marker="o", linewidth=1.2)
     for x, y, (_, remat) in zip(xs, ys, points, strict=True):
-        axes.annotate(remat, (x, y), xytext=(5, 5), textcoords="offset points", color=INK, fontsize=8)
+        below = remat == "blocks"  # it is next to a budget
+        axes.annotate(remat, (x, y), xytext=(5, -12 if below else 5), textcoords="offset points", color=INK, fontsize=8)
     axes.set_ylim(0, 1.15 * max(ys))
     axes.set_xlim(0, 1.1 * max(xs))
     axes.set_xlabel("measured peak, GiB", color=MUTED)
