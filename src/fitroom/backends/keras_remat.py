@@ -72,5 +72,6 @@ def resident_bytes(model: Any, num_samples: int) -> int:
     held = [*model.variables, *model.metrics_variables, *model.trainable_variables]
     # Adam keeps two numbers for each weight; it is what a model that nobody compiled is taken to be trained with.
     held += model.optimizer.variables if model.compiled and model.optimizer else 2 * model.trainable_variables
-    inputs = sum(num_bytes((num_samples, *tensor.shape[1:]), tensor.dtype) for tensor in getattr(model, "inputs", None) or ())
+    tensors = getattr(model, "inputs", None) or ()  # a subclassed model may know none
+    inputs = sum(num_bytes((num_samples, *tensor.shape[1:]), tensor.dtype) for tensor in tensors)
     return inputs + sum(num_bytes(variable.shape, variable.dtype) for variable in held)
