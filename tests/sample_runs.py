@@ -12,8 +12,10 @@ from typing import Any
 
 from fitroom.estimating.result import Estimate
 from fitroom.estimating.timeline import Buffer, Moment, Timeline
+from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from sample_estimates import GIB, MIB, estimate_of
+from sample_plans import sample_plan
 
 CLASSES = ("daisy", "dandelion", "roses", "sunflowers", "tulips")
 BEGUN = 1_700_000_000.0
@@ -24,7 +26,12 @@ COMMAND_OPTIONS = ("--batch-size", "256", "--budget", "8GiB", "--run-dir", "runs
 
 
 def write_run(
-    folder: Path, *, classes: Iterable[str] = CLASSES, num_readings: int = 400, without: Iterable[str] = ()
+    folder: Path,
+    *,
+    classes: Iterable[str] = CLASSES,
+    num_readings: int = 400,
+    plan: Plan | None = None,
+    without: Iterable[str] = (),
 ) -> Path:
     """A finished `fitroom train`, less the files that are named in `without`."""
     names = tuple(classes)
@@ -33,7 +40,7 @@ def write_run(
         "run.json": json.dumps(run_facts()),
         "history.json": json.dumps(history()),
         "log.jsonl": _lines(events()),
-        "job.json": json.dumps(job(names)),
+        "job.json": json.dumps(job(names) | {"plan": (plan or sample_plan()).to_dict()}),
         "estimate.json": json.dumps(step_estimate().to_dict(with_timeline=True)),
         "readings.jsonl": _lines(readings(num_readings)),
         "results.json": json.dumps(results(names)),
@@ -144,7 +151,7 @@ def job(classes: tuple[str, ...]) -> dict[str, Any]:
         "classes": list(classes),
         "precision": {"policy": "mixed_bfloat16", "why": "This card multiplies bfloat16 fast."},
         "budget": {"bytes": 8 * GIB, "source": "--budget 8GiB"},
-        "recipe": {"batch_size": 256, "micro_batch": 64, "precision": "mixed_bfloat16", "jit": None},
+        "recipe": {"batch_size": 256, "micro_batch": 64, "precision": "mixed_bfloat16", "jit": None, "remat": "blocks"},
         "recipe_why": "A batch of 256 needs 28.31 GiB at once. In parts of 64 it needs 7.35 GiB, which is the largest "
         "part that fits the budget of 8.00 GiB; every update still sees all 256 pictures.",
         "optimizer": "adam",

@@ -25,7 +25,9 @@ def test_from_crash_to_trained(tmp_path):
     assert "OOM when allocating tensor" in crash
     assert re.search(r"\b32 +[\d.]+ MiB +fits\b", estimate)
     assert re.search(r"\b64 +[\d.]+ MiB +does NOT fit\b", estimate)
-    assert "32 samples at once is the most that fits" in training
+    assert "plan: 32 samples at once" in training
+    assert "The whole batch of 64 needs" in training
+    assert "batch statistics (32 at once in place of 64 at once)" in training
     assert "tulip/0000.jpg" in prediction
     assert "demo/run/report.html" in prediction
     noise = [

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import sync_playwright
 
+from fitroom.planning.option import Change
 from fitroom.report.run_page import write_report
+from sample_plans import sample_plan
 from sample_runs import write_plain_run, write_run
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -50,7 +52,9 @@ def report(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile_report(tmp_path_factory) -> Path:
-    return write_report(write_run(tmp_path_factory.mktemp("hostile"), classes=HOSTILE))
+    turned = Change(knob="precision", before=HOSTILE[1], after=HOSTILE[2], effect=HOSTILE[0])
+    plan = sample_plan(gpu=HOSTILE[0], changes=(turned,))
+    return write_report(write_run(tmp_path_factory.mktemp("hostile"), classes=HOSTILE, plan=plan))
 
 
 class Opened:
@@ -101,7 +105,7 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing(browser, report):
 def test_every_chart_is_drawn_in_the_colours_of_its_series(browser, report):
     with Opened(browser, report) as opened:
         keys = opened.page.eval_on_selector_all("canvas", "all => all.map(one => one.dataset.chart)")
-        assert keys == ["history-accuracy", "history-loss", "learning-rate", "speed", "step", "memory"]
+        assert keys == ["history-accuracy", "history-loss", "learning-rate", "speed", "step", "memory", "frontier"]
         for key in keys:
             assert len(opened.chart(key).evaluate(COLOURS)) > 5
         blue, red, activations, gradients = "68,119,170", "204,85,102", "102,204,238", "238,102,119"
@@ -121,6 +125,16 @@ def test_pointing_at_a_chart_shows_the_values_there(browser, report):
         shown = opened.tooltip("memory")
         assert shown["lines"][1] == " peak since the reading before  7.41 GiB"
         assert re.fullmatch(r"6 minutes, epoch \d, batch \d+, 64 at once", shown["title"][0])
+
+
+def test_the_plan_shows_what_there_was_to_choose_from(browser, report):
+    with Opened(browser, report) as opened:
+        opened.chart("frontier").focus()
+        for _ in range(3):
+            opened.page.keyboard.press("ArrowRight")
+        shown = opened.tooltip("frontier")
+        assert shown["title"] == ["whole batches, float32, 1 segment recomputed"]
+        assert shown["lines"] == [" this plan  400 / s"]
 
 
 def test_arrow_keys_walk_along_a_chart(browser, report):
@@ -199,6 +213,7 @@ def test_hostile_names_are_text_and_nothing_else(browser, hostile_report):
         assert page.evaluate("document.scripts.length") == 2
         rows = page.locator(".classes th[scope=row]").all_inner_texts()
         assert tuple(rows) == HOSTILE
+        assert page.locator("#plan .texts td").all_inner_texts() == [f"{HOSTILE[1]} → {HOSTILE[2]}", HOSTILE[0]]
 
 
 def test_a_script_that_got_in_all_the_same_would_not_run(browser, report, tmp_path):

@@ -18,10 +18,12 @@ from fitroom.report.run_readings import MAX_POINTS, thinned
 from fitroom.report.run_words import title, verdict
 from fitroom.train.run.lock import FolderLock
 from sample_estimates import estimate_of, long_timeline
+from sample_plans import sample_plan
 from sample_runs import BEGUN, PEAK_BYTES, readings, run_facts, step_estimate, write_plain_run, write_run
 
 ASSETS = Path(run_page.__file__).parent / "assets"
-SECTIONS = ["training", "memory", "mistakes", "pictures", "classes", "recipe", "events", "skipped", "again", "versions"]
+SECTIONS = ["training", "memory", "mistakes", "pictures", "classes", "recipe", "plan"]
+SECTIONS += ["events", "skipped", "again", "versions"]
 
 
 def page_of(folder: Path) -> str:
@@ -72,6 +74,22 @@ def test_a_whole_run_has_every_section(tmp_path):
     assert f"fitroom predict {tmp_path} picture.jpg" in page
     assert "cut short: the file ends within the picture" in page
     assert "keras 3.15.1" in page
+    assert "<dt>recomputed</dt><dd>blocks</dd>" in page
+    assert "The plan fits with whole batches, float32, 1 segment recomputed" in page
+
+
+@pytest.mark.parametrize("plan", [{"schema_version": 99}, {"schema_version": 1}, "no plan at all"])
+def test_a_plan_that_cannot_be_read_is_left_out(tmp_path, plan):
+    write_run(tmp_path)
+    job = json.loads((tmp_path / "job.json").read_text())
+    (tmp_path / "job.json").write_text(json.dumps(job | {"plan": plan}))
+    assert sections_of(page_of(tmp_path)) == [section for section in SECTIONS if section != "plan"]
+
+
+def test_a_run_of_fit_shows_the_plan_that_it_kept(tmp_path):
+    write_plain_run(tmp_path)
+    sample_plan().save(tmp_path / "plan.json")
+    assert "plan" in sections_of(page_of(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +97,7 @@ def test_a_whole_run_has_every_section(tmp_path):
     [
         ("history.json", set()),
         ("log.jsonl", {"events"}),
-        ("job.json", {"classes"}),
+        ("job.json", {"classes", "plan"}),
         ("estimate.json", set()),
         ("readings.jsonl", set()),
         ("results.json", {"mistakes", "pictures"}),

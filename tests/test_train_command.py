@@ -84,10 +84,15 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
         # The budget is a real limit of TensorFlow's allocator, and the estimate says that a whole batch fits.
         assert job["budget"] == {"bytes": 300 * 2**20, "source": "given"}
         assert job["recipe"]["micro_batch"] is None
+        assert job["plan"]["recipe"]["micro_batch"] == 8
+        assert job["recipe_why"] == job["plan"]["why"]
+        assert "what it changes about the result: nothing" in done.stderr
+        assert 'data-chart="frontier"' in (run / "report.html").read_text()
         assert read(run / "estimate.json")["fits"]
         assert "limit_bytes" in (run / "readings.jsonl").read_text()
     if backend == "torch":
-        assert job["recipe"] == {"batch_size": 8, "micro_batch": 5, "precision": "mixed_bfloat16", "jit": None}
+        settled = {"batch_size": 8, "micro_batch": 5, "precision": "mixed_bfloat16", "jit": None, "remat": None}
+        assert (job["recipe"], job["plan"]) == (settled, None)
     if backend != "jax":
         assert done.stdout.splitlines()[1] == f"model     {run / 'model.keras'}"
         noise = [line for line in done.stderr.splitlines() if re.search("oneDNN|WARNING|I0000|plugin|Traceback", line)]
@@ -142,18 +147,23 @@ def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
     needs("torch")
     run = place / "runs" / "stopped"
     ready_made = ("--model", "mobilenetv2", "--weights", "none", "--image-size", "32", "--batch-size", "24")
-    command = ("train", "pictures", *ready_made, "--epochs", "3", "--run-dir", str(run))
+    tight = ("--budget", "150MiB", "--keep", "micro-batch")
+    command = ("train", "pictures", *ready_made, *tight, "--epochs", "2", "--run-dir", str(run))
     code, said = stopped(place, *command, when=(run / "history.json").exists, by=signal.SIGINT, backend="torch")
     assert code == 130
     assert f"to go on: fitroom train --resume --run-dir {run}" in said
     assert (run / "report.html").exists()
+    plan = read(run / "job.json")["plan"]
+    assert (plan["recipe"]["micro_batch"], "segments" in plan["recipe"]["remat"]) == (24, True)
     refused = fitroom(place, "predict", str(run), "pictures/red/00.jpg", backend="torch")
     assert refused.returncode == 1
     assert "not finished" in refused.stderr
     done = fitroom(place, "train", "--resume", "--run-dir", str(run), backend="torch")
     assert done.returncode == 0, done.stderr
     assert "going on with the run in" in done.stderr
-    assert len(read(run / "history.json")["loss"]) == 3
+    assert "estimating" not in done.stderr
+    assert read(run / "job.json")["plan"] == plan
+    assert len(read(run / "history.json")["loss"]) == 2
     assert read(run / "job.json")["model"]["weights"] == "none"
 
 
@@ -200,6 +210,8 @@ def test_report_is_made_anew_and_its_path_printed(place):
         (["train"], 2, "Which FOLDER"),
         (["train", "nowhere"], 1, "There is no folder 'nowhere'"),
         (["train", "pictures", "--precision", "float8"], 1, "Unknown precision"),
+        (["train", "pictures", "--keep", "remat,seed"], 1, "Unknown knob for `keep`. Received: 'seed'"),
+        (["train", "pictures", "--image-size", "small"], 2, "must be a whole number from 1 on, or auto"),
         (["train", "pictures", "--budget", "plenty"], 1, "A budget must be a size or the name of a card"),
         (["train", "pictures", "--gpu", "RTX 3600"], 1, "RTX 3060"),
         (["train", "pictures", "--epochs", "3", "--unfreeze-after", "3"], 1, "--unfreeze-after must come before"),

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fitroom.classify import records
+from fitroom.classify.choice import Choice
 from fitroom.classify.machine import Machine
 from fitroom.classify.network import Network
 from fitroom.classify.options import IMAGENET, NO_WEIGHTS, OWN_WEIGHTS, TrainOptions
-from fitroom.classify.recipe_choice import Choice
 from fitroom.train.run.fingerprint import current_versions
 
 
@@ -19,7 +19,6 @@ def job_of(
     machine: Machine,
     network: Network,
     pictures: Any,
-    precision: dict[str, str],
     choice: Choice,
     learning_rate: float,
 ) -> dict[str, Any]:
@@ -33,18 +32,9 @@ def job_of(
         "model": {"text": options.model} | _facts(network),
         "backend": machine.backend.name,
         "device": machine.device_name,
-        "image_size": pictures.settings.image_size,
         "classes": list(pictures.classes),
-        "precision": precision,
         "budget": {"bytes": machine.budget.bytes, "source": machine.budget.source} if machine.budget else None,
-        "recipe": {
-            "batch_size": options.batch_size,
-            "micro_batch": choice.micro_batch,
-            "precision": precision["policy"],
-            "jit": options.jit,
-        },
-        "recipe_why": choice.why,
-        "optimizer": options.optimizer,
+        **choice.to_job(options.batch_size),
         "learning_rate": learning_rate,
         "epochs": options.epochs,
         "data": pictures.summary(),

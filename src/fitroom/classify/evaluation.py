@@ -26,7 +26,7 @@ def evaluate_and_publish(prepared: Prepared, view: Listener) -> dict[str, Any]:
         prepared.network.model,
         image_size=prepared.job["image_size"],
         resize=options.resize,
-        batch_size=prepared.micro_batch or options.batch_size,
+        batch_size=prepared.choice.recipe.samples_at_once(options.batch_size),
         gives_probabilities=prepared.network.gives_probabilities,
     )
     results = evaluate(predictor, split, getattr(pictures, split).files, pictures.classes, root_of(options.folder))

@@ -3,11 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fitroom.backends.keras_twin import without_values
 from fitroom.classify.normalisation import normalisation_of
 from fitroom.classify.options import IMAGENET, NO_WEIGHTS, OWN_WEIGHTS
 from fitroom.classify.weights import imagenet_or_refuse, read_weights
 from fitroom.errors import InputError, ModelError
 from fitroom.models.application import application_name, build_features
+from fitroom.models.function import takes_image_size
 from fitroom.models.source import ModelSource, kind_of, load_model
 
 _DROPOUT = 0.2
@@ -55,11 +57,28 @@ def picture_size(source: ModelSource) -> int:
     return int(shape[1])
 
 
-def build_network(source: ModelSource, *, num_classes: int, weights: str | None) -> Network:
-    """The network for pictures of `source.image_size`; `weights` as on the command line."""
-    if kind_of(source.text) == "name":
+def check_sizes(source: ModelSource) -> None:
+    """Refuse a model that cannot be built for smaller pictures."""
+    kind = kind_of(source.text)
+    if kind == "file" or (kind == "function" and not takes_image_size(source.text)):
+        raise InputError(
+            f"{source.text} has one size of pictures, so smaller ones cannot be had.",
+            hint="leave out --image-size auto and --allow image-size; or give a name of keras.applications, or a "
+            "function that takes `image_size`",
+        )
+
+
+def build_network(source: ModelSource, *, num_classes: int, weights: str | None, values: bool = True) -> Network:
+    """The network for pictures of `source.image_size`; `weights` as on the command line.
+
+    Without `values` it is for planning: quicker, and its weights are nothing in particular.
+    """
+    if kind_of(source.text) != "name":
+        return _users_own(source, num_classes, weights, values=values)
+    if values:
         return _ready_made(source, num_classes, weights or IMAGENET)
-    return _users_own(source, num_classes, weights)
+    with without_values():
+        return replace(_ready_made(source, num_classes, NO_WEIGHTS), has_learnt=weights != NO_WEIGHTS)
 
 
 def _ready_made(source: ModelSource, num_classes: int, weights: str) -> Network:
@@ -83,7 +102,7 @@ def _ready_made(source: ModelSource, num_classes: int, weights: str) -> Network:
     return Network(model=model, weights=weights, has_learnt=weights != NO_WEIGHTS, notes=notes)
 
 
-def _users_own(source: ModelSource, num_classes: int, weights: str | None) -> Network:
+def _users_own(source: ModelSource, num_classes: int, weights: str | None, *, values: bool) -> Network:
     if weights in (IMAGENET, NO_WEIGHTS):
         raise InputError(
             f"--weights {weights} is for ready-made models by name. Received: --model {source.text}.",
@@ -91,7 +110,7 @@ def _users_own(source: ModelSource, num_classes: int, weights: str | None) -> Ne
         )
     is_function = kind_of(source.text) == "function"
     offers = {"classes": num_classes, "image_size": source.image_size or 0} if is_function else {}
-    model = load_model(replace(source, offers=offers, values=True))
+    model = load_model(replace(source, offers=offers, values=values))
     _check_input(model, source)
     notes: list[str] = []
     if _shape(model.output_shape) != (None, num_classes):
@@ -103,7 +122,7 @@ def _users_own(source: ModelSource, num_classes: int, weights: str | None) -> Ne
     if not any(type(layer).__name__ in _NORMALISING for layer in model._flatten_layers()):
         notes.append(f"{source.text} has no Rescaling or Normalization layer: it is given pictures of 0 to 255.")
     _set_precision(model, None if is_function else source.precision)
-    if weights is not None:
+    if weights is not None and values:
         notes += read_weights(model, model, weights)
     has_learnt = not is_function or weights is not None
     return Network(model=model, weights=weights or OWN_WEIGHTS, has_learnt=has_learnt, notes=tuple(notes))

@@ -4,12 +4,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.recipe import PRECISIONS
 
 AUTO = "auto"
 IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
 
-MAY_CHANGE = ("budget", "gpu", "micro_batch", "workers", "cache", "cache_limit", "run_dir")
+MAY_CHANGE = (
+    *("budget", "gpu", "micro_batch", "keep", "allow", "prefer"),
+    *("workers", "cache", "cache_limit", "run_dir"),
+)
 """What may be another when a run goes on: none of it changes what is learnt but by rounding and batch statistics."""
 
 
@@ -23,7 +27,9 @@ class TrainOptions:
     model: str = "xception"
     epochs: int = 10
     batch_size: int = 32
-    image_size: int | None = None
+    image_size: int | Literal["auto"] | None = None
+    """"auto": the model's own, and smaller ones where nothing else fits."""
+
     backend: str | None = None
     precision: str = AUTO
     optimizer: str = "adam"
@@ -31,6 +37,11 @@ class TrainOptions:
     budget: str | None = None
     gpu: str | None = None
     micro_batch: int | None = None
+    keep: tuple[str, ...] = ()
+    """Knobs that the planner leaves alone; likewise `allow` and `prefer` are those of `fitroom.plan`."""
+
+    allow: tuple[str, ...] = ()
+    prefer: str = "whole-batches"
     jit: bool | None = None
     weights: str | None = None
     """"imagenet", "none" or a file; None: ImageNet's for a ready-made model, its own for any other."""
@@ -61,6 +72,9 @@ class TrainOptions:
             raise UnknownNameError(
                 "precision", self.precision, (AUTO, *PRECISIONS), more=f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             )
+        for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
+            knobs = knobs_of(name, getattr(self, name), known)
+            object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
         if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
             raise InputError(
                 f"--unfreeze-after must come before the end. "
@@ -72,6 +86,16 @@ class TrainOptions:
     def freezes(self) -> bool:
         """Whether the head is trained alone, at first or to the end."""
         return self.freeze or self.unfreeze_after is not None
+
+    @property
+    def pixels(self) -> int | None:
+        """Height and width that were asked for; None for the model's own."""
+        return self.image_size if isinstance(self.image_size, int) else None
+
+    @property
+    def may_resize(self) -> bool:
+        """Whether pictures may be smaller than they were to be."""
+        return self.image_size == AUTO or "image-size" in self.allow
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fitroom.classify.machine import Say
 from fitroom.classify.options import TrainOptions
-from fitroom.watch.listener import Listener
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-def load_pictures(options: TrainOptions, image_size: int, view: Listener) -> Any:
+def load_pictures(options: TrainOptions, image_size: int, say: Say) -> Any:
     """Look through the folder and cut it into training, validation and test."""
     from fitroom import data
 
@@ -31,14 +31,14 @@ def load_pictures(options: TrainOptions, image_size: int, view: Listener) -> Any
             cache_limit=options.cache_limit,
             strict=options.strict,
             workers=options.workers,
-            progress=_Progress(view),
+            progress=_Progress(say),
         )
     for line in (described(pictures), *pictures.warnings):
-        view.said(line)
+        say(line)
     if pictures.skipped:
         first = pictures.skipped[0]
         more = "" if len(pictures.skipped) == 1 else f", and {len(pictures.skipped) - 1} more in the report"
-        view.said(f"skipped: {first.file} ({first.reason}){more}")
+        say(f"skipped: {first.file} ({first.reason}){more}")
     return pictures
 
 
@@ -77,11 +77,11 @@ def _unsaid() -> Iterator[None]:
 class _Progress:
     """Says how far the look through a large folder is, now and then."""
 
-    def __init__(self, view: Listener) -> None:
-        self._view = view
+    def __init__(self, say: Say) -> None:
+        self._say = say
         self._last = time.monotonic()
 
     def __call__(self, text: str, done: int, total: int | None) -> None:
         if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
-            self._view.said(f"{text}: {done}" + (f" of {total}" if total else ""))
+            self._say(f"{text}: {done}" + (f" of {total}" if total else ""))

@@ -1,6 +1,5 @@
-"""All that is settled before the first batch: device, pictures, precision, network, recipe; said aloud and written."""
+"""All that is settled before the first batch: device, pictures, recipe, network; said aloud and written."""
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.classify import records
+from fitroom.classify.choice import Choice, is_asked_again
+from fitroom.classify.choosing import Chooser
+from fitroom.classify.compiling import compile_for, learning_rate
 from fitroom.classify.description import job_of, network_words
 from fitroom.classify.machine import Machine, start_machine
 from fitroom.classify.network import Network, build_network, picture_size
 from fitroom.classify.options import TrainOptions
 from fitroom.classify.phases import Phase, phases_of
 from fitroom.classify.pictures import load_pictures
-from fitroom.classify.precision import choose_precision
-from fitroom.classify.recipe_choice import Choice, choose_micro_batch
-from fitroom.classify.schedule import Schedule, usual_rate
+from fitroom.classify.precision import Precision
 from fitroom.classify.seed import set_seed
 from fitroom.models.source import ModelSource
 from fitroom.watch.listener import Listener
@@ -27,10 +27,13 @@ class Prepared:
     """A training that can begin."""
 
     options: TrainOptions
+    """As they were asked for, but for the optimizer, which may be the planner's."""
+
     machine: Machine
     network: Network
     pictures: Any
     phases: tuple[Phase, ...]
+    choice: Choice
     job: dict[str, Any]
     """As `job.json` has it."""
 
@@ -39,63 +42,56 @@ class Prepared:
         """Where the run is."""
         return Path(self.options.run_dir)
 
-    @property
-    def micro_batch(self) -> int | None:
-        """The most pictures at once; None for whole batches."""
-        found: int | None = self.job["recipe"]["micro_batch"]
-        return found
-
 
 def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] | None, view: Listener) -> Prepared:
     """Settle everything, or take it from what was kept of a run that goes on, and write `job.json`."""
     machine = _machine(options, kept, view)
-    source = ModelSource(text=options.model, image_size=options.image_size, unsafe=options.unsafe)
-    source = replace(source, image_size=picture_size(source))
-    pictures = load_pictures(options, source.image_size or 0, view)
-    precision = kept["precision"] if kept else _precision(options, machine, view)
-    network = build_network(
-        replace(source, precision=precision["policy"]), num_classes=len(pictures.classes), weights=options.weights
-    )
+    source = _source(options, kept)
+    own_size = source.image_size or 0
+    pictures = load_pictures(options, own_size, view.said)
     phases = phases_of(options.epochs, freeze=options.freezes, unfreeze_after=options.unfreeze_after)
+    goes_on = kept is not None and is_asked_again(options, kept)
+    if kept is not None and goes_on:
+        choice = Choice.of_job(kept)
+    else:
+        chooser = Chooser(
+            options=_settled(options, kept),
+            machine=machine,
+            source=source,
+            pictures=pictures,
+            phase=phases[-1],
+            say=view.said,
+        )
+        choice = chooser.choose()
+        machine.backend.release()  # what the network had that was planned with
+        if kept is not None:
+            choice = replace(choice, precision=Precision(**kept["precision"]))
+        for line in choice.lines(options, own_size):
+            view.said(line)
+    if choice.image_size != own_size:
+        pictures = load_pictures(options, choice.image_size, lambda text: None)
+    network = _network(options, choice, source, pictures)
+    asked, options = options, replace(options, optimizer=choice.optimizer)
     rate = learning_rate(phases[-1], options, network)
     for line in (network_words(network, options, rate), *network.notes):
         view.said(line)
-    compile_for(phases[-1], options, network, pictures)  # the stretch that takes the most memory
-    choice = _choice(options, machine, network, kept, view)
-    job = job_of(options, command, machine, network, pictures, precision, choice, rate)
+    compile_for(phases[-1], options, network, pictures)
+    job = job_of(asked, command, machine, network, pictures, choice, rate)
     job |= {name: kept[name] for name in ("command", "begun")} if kept else {}
     folder = Path(options.run_dir)
     records.write_job(folder, job)
-    if choice.estimate is not None or not kept:
-        records.write_estimate(folder, choice.estimate)
+    if not goes_on:
+        records.write_estimate(folder, choice.plan.estimate if choice.plan else None)
     records.write_skipped(folder, pictures.skipped)
-    return Prepared(options=options, machine=machine, network=network, pictures=pictures, phases=tuple(phases), job=job)
-
-
-def compile_for(phase: Phase, options: TrainOptions, network: Network, pictures: Any) -> None:
-    """Compile the network for one stretch of the training."""
-    from fitroom.classify.loss import loss_of, metrics_of
-
-    phase.apply(network)
-    batches = math.ceil(sum(pictures.counts["train"].values()) / options.batch_size)
-    schedule = Schedule(
-        optimizer=options.optimizer,
-        rate=learning_rate(phase, options, network),
-        updates=batches * (phase.epochs - phase.first_epoch),
+    return Prepared(
+        options=options,
+        machine=machine,
+        network=network,
+        pictures=pictures,
+        phases=tuple(phases),
+        choice=choice,
+        job=job,
     )
-    network.model.compile(
-        schedule.build(),
-        loss_of(gives_probabilities=network.gives_probabilities, smoothing=options.label_smoothing),
-        metrics=metrics_of(len(pictures.classes)),
-        **({} if options.jit is None else {"jit_compile": options.jit}),
-    )
-
-
-def learning_rate(phase: Phase, options: TrainOptions, network: Network) -> float:
-    """The highest of a stretch."""
-    if options.learning_rate is not None:
-        return options.learning_rate
-    return usual_rate(options.optimizer, fine_tuning=network.has_learnt and not phase.frozen)
 
 
 def _machine(options: TrainOptions, kept: dict[str, Any] | None, view: Listener) -> Machine:
@@ -108,31 +104,34 @@ def _machine(options: TrainOptions, kept: dict[str, Any] | None, view: Listener)
     import keras
 
     keras.config.set_image_data_format("channels_last")  # as the pictures come
-    set_seed(options.seed)
     return machine
 
 
-def _precision(options: TrainOptions, machine: Machine, view: Listener) -> dict[str, str]:
-    capability = machine.gpu.compute_capability if machine.gpu else None
-    found = choose_precision(options.precision, machine.device, capability)
-    view.said(f"precision: {found.policy} ({found.why})")
-    return found.to_dict()
+def _source(options: TrainOptions, kept: dict[str, Any] | None) -> ModelSource:
+    """The model for pictures of the size that was asked for, or of its own."""
+    size = kept["image_size"] if kept else options.pixels
+    source = ModelSource(text=options.model, image_size=size, unsafe=options.unsafe)
+    return replace(source, image_size=picture_size(source))
 
 
-def _choice(
-    options: TrainOptions, machine: Machine, network: Network, kept: dict[str, Any] | None, view: Listener
-) -> Choice:
-    """A run that goes on keeps its recipe, unless it was given other memory."""
-    given = {name: getattr(options, name) for name in ("budget", "gpu", "micro_batch")}
-    if kept and given.items() <= kept["options"].items():
-        return Choice(micro_batch=kept["recipe"]["micro_batch"], estimate=None, why=kept["recipe_why"])
-    choice = choose_micro_batch(
-        network.model,
-        machine,
-        batch_size=options.batch_size,
-        asked=options.micro_batch,
-        jit=options.jit,
-        say=view.said,
+def _settled(options: TrainOptions, kept: dict[str, Any] | None) -> TrainOptions:
+    """What a run that goes on with other memory has learnt in is not to be chosen again."""
+    if kept is None:
+        return options
+    return replace(
+        options,
+        precision=kept["precision"]["policy"],
+        image_size=kept["image_size"],
+        optimizer=kept["optimizer"],
+        allow=(),
     )
-    view.said(choice.why)
-    return choice
+
+
+def _network(options: TrainOptions, choice: Choice, source: ModelSource, pictures: Any) -> Network:
+    """The one to train, with the same values whether or not another one was planned with."""
+    set_seed(options.seed)
+    return build_network(
+        replace(source, image_size=choice.image_size, precision=choice.precision.policy),
+        num_classes=len(pictures.classes),
+        weights=options.weights,
+    )

@@ -6,11 +6,11 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.classify.best import BestEpoch
+from fitroom.classify.compiling import compile_for
 from fitroom.classify.phases import Phase, earlier_history, is_over, turn
-from fitroom.classify.preparation import Prepared, compile_for
+from fitroom.classify.preparation import Prepared
 from fitroom.classify.seed import set_seed
 from fitroom.errors import MissingExtraError
-from fitroom.recipe import Recipe
 from fitroom.train.events import listening
 from fitroom.train.fit import fit
 from fitroom.watch.listener import Listener
@@ -30,7 +30,8 @@ def train(prepared: Prepared, view: Listener) -> None:
 
 
 def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
-    options, pictures = prepared.options, prepared.pictures
+    options, pictures, choice = prepared.options, prepared.pictures, prepared.choice
+    plan = choice.plan_for(prepared.network.model)
 
     def heard(event: dict[str, Any]) -> None:
         if event["kind"] != "interrupted":  # the command line says it, with the command that goes on
@@ -46,7 +47,8 @@ def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
             callbacks=_callbacks(prepared, phase, view),
             validation_data=pictures.validation,
             class_weight=pictures.class_weight() if options.class_weight else None,
-            recipe=Recipe(micro_batch=prepared.micro_batch, jit=options.jit),
+            recipe=None if plan else choice.recipe,
+            plan=plan,
             run_dir=prepared.folder,
             seed=options.seed,
         )

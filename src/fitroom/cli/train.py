@@ -12,9 +12,12 @@ from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completing import complete_models, complete_runs
+from fitroom.cli.knob_names import knob_names
+from fitroom.cli.picture_sizes import PixelsOrAuto
 from fitroom.cli.run_place import choose_run, finished_words
 from fitroom.cli.views import open_view
 from fitroom.errors import InputError, RunInterrupted
+from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
 
 _EPILOG = (
     "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "
@@ -40,8 +43,13 @@ _EPILOG = (
     metavar="N",
     help="Times through the pictures.",
 )
-@shared.batch_size("Pictures per optimizer step. It is never changed: what does not fit is cut into micro-batches.")
-@shared.image_size
+@shared.batch_size("Pictures per optimizer step. It is never changed: what does not fit is cut or recomputed.")
+@click.option(
+    "--image-size",
+    type=PixelsOrAuto(),
+    metavar="PIXELS",
+    help="Height and width of the pictures; or auto: the model's own, and smaller ones where nothing else fits.",
+)
 @click.option(
     "--weights",
     metavar="FROM",
@@ -57,9 +65,18 @@ _EPILOG = (
 @shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND]")
 @click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB, or a card.  [default: what is there]")
 @shared.gpu("As if it were this card, such as 'RTX 3060'.")
-@shared.micro_batch("The most pictures at once.  [default: the most that the estimate says fit]")
+@shared.micro_batch("The most pictures at once.  [default: as the plan has it]")
+@knob_names("--keep", KEEPABLE, "What the plan leaves as it is")
+@knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
+@click.option(
+    "--prefer",
+    type=click.Choice(["whole-batches", "speed"]),
+    default="whole-batches",
+    show_default=True,
+    help="Whether BatchNormalization has at least 16 pictures at once as long as anything else fits.",
+)
 @shared.precision(
-    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto, what the card does well.",
+    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: float32, or what the card does well.",
     "auto",
     default="auto",
     show_default=True,
@@ -126,11 +143,13 @@ _EPILOG = (
 @click.pass_context
 def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) -> None:
     """Train a classifier on FOLDER, which has a folder of pictures per class (or train/ val/ test/ above those, or is
-    a CSV file of path,label). What is trained, in which memory and why, is said before it begins.
+    a CSV file of path,label). The fastest way that fits the memory is planned, and said with its reasons before it
+    begins.
 
     \b
     fitroom train flowers/ --model xception --epochs 10
     fitroom train flowers/ --model resnet50 --batch-size 256 --budget 8GiB --weights none --run-dir runs/a
+    fitroom train flowers/ --image-size auto --budget 2GiB --keep precision
     fitroom train --resume                  # the latest unfinished run goes on
     """
     given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}

@@ -20,7 +20,7 @@ def plan_page(plan: Plan) -> str:
     sections = (
         ("frontier", "What there is to choose from", chart.html() if chart else ""),
         ("why", "Why", f'<p class="why">{escape(plan.why)}</p>'),
-        ("changes", "What it changes about the result", _changes(plan)),
+        ("changes", "What it changes about the result", changes_table(plan)),
         ("fallbacks", "If memory runs out all the same", _paragraph(words.fallback_words(plan))),
         ("notes", "Notes", _notes(plan)),
     )
@@ -55,11 +55,13 @@ def _sizes(plan: Plan) -> str:
     )
 
 
-def _changes(plan: Plan) -> str:
+def changes_table(plan: Plan, caption: str = "") -> str:
+    """Each knob that is turned, and what that changes, as HTML."""
     if not plan.changes:
         return "<p>Nothing: every knob stays as the model has it.</p>"
     rows = [[words.knob_words(one), f"{one.before} → {one.after}", one.effect] for one in plan.changes]
-    return table(("knob", "turned", "changes"), [list(map(escape, row)) for row in rows], kind="texts")
+    cells = [list(map(escape, row)) for row in rows]
+    return table(("knob", "turned", "changes"), cells, caption=caption, kind="texts")
 
 
 def _paragraph(text: str) -> str:

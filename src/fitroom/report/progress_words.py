@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fitroom.remat.value import Remat
 from fitroom.report.words import backend_name
 from fitroom.units import format_bytes
 
@@ -22,6 +23,8 @@ def headline(job: dict[str, Any]) -> str:
     parts = [f"{model} at {job['image_size']} px" if job.get("image_size") else model]
     if batch:
         parts.append(f"batch {batch}" + (f" in micro-batches of {micro_batch}" if micro_batch else ""))
+    if (remat := recipe.get("remat")) not in (None, "none"):
+        parts.append(f"{Remat(**remat) if isinstance(remat, dict) else remat} recomputed")
     parts.append((job.get("precision") or {}).get("policy") or "")
     device = [backend_name(job["backend"])] if job.get("backend") else []
     parts.append(" on ".join([*device, *([job["device"]] if job.get("device") else [])]))

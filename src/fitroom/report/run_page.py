@@ -11,6 +11,7 @@ from fitroom.report.chart_script import chart_script, hash_of
 from fitroom.report.markup import asset, script_json
 from fitroom.report.run_charts import memory_charts, training_charts
 from fitroom.report.run_memory import memory
+from fitroom.report.run_plan import plan, plan_charts
 from fitroom.report.run_recipe import recipe, where
 from fitroom.report.run_record import Run, open_run
 from fitroom.report.run_tiles import tiles
@@ -27,6 +28,7 @@ _SECTIONS = (
     ("pictures", "Pictures it never saw", run_result_sections.samples),
     ("classes", "Classes", run_result_sections.classes),
     ("recipe", "The recipe", recipe),
+    ("plan", "What there was to choose from", plan),
     ("events", "What happened", run_sections.events),
     ("skipped", "Files left out", run_sections.skipped),
     ("again", "Do it again", run_sections.again),
@@ -57,6 +59,7 @@ def run_page(run: Run) -> str:
     said = verdict(run)
     made = [(key, heading, body(run)) for key, heading, body in _SECTIONS]
     shown = [(key, heading, body) for key, heading, body in made if body]
+    charts = [*training_charts(run), *memory_charts(run), *plan_charts(run)]
     script = chart_script()
     return Template(asset("run.html")).substitute(
         policy=hash_of(script),
@@ -74,7 +77,7 @@ def run_page(run: Run) -> str:
         ),
         missing=_missing(run),
         version=__version__,
-        data=script_json([chart.to_dict() for chart in [*training_charts(run), *memory_charts(run)]]),
+        data=script_json([chart.to_dict() for chart in charts]),
         script=script,
     )
 

@@ -35,6 +35,8 @@ def _step(run: Run) -> list[tuple[str, str]]:
     return [
         ("batch", _said(f"{batch_size} samples an update" if batch_size else None)),
         ("on the device at once", _said(at_once or ("the whole batch" if batch_size else None))),
+        ("recomputed", _said(_recomputed(fact("recipe", "remat") or given.get("remat")))),
+        ("compiled", _said({True: "the whole step", False: "no"}.get(fact("recipe", "jit")))),
         ("precision", _said(fact("precision", "policy") or given.get("precision"), fact("precision", "why"))),
         ("optimizer", _said(optimizer, f"learning rate {figure(rate)}" if rate else None)),
     ]
@@ -67,6 +69,14 @@ def _model(run: Run) -> str | None:
     parts += [f"{trainable:,} of them trained"] if isinstance(trainable, int) and trainable != count else []
     parts += [f"weights: {model['weights']}"] if model.get("weights") else []
     return ", ".join(part for part in parts if part)
+
+
+def _recomputed(remat: object) -> str | None:
+    """Where something is."""
+    if isinstance(remat, dict):
+        num_segments = len(remat.get("segments") or ())
+        return f"{num_segments} segment{'' if num_segments == 1 else 's'}"
+    return None if remat in (None, "none") else str(remat)
 
 
 def _listed(values: object) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
+from fitroom.planning.result import Plan
 from fitroom.report.run_readings import Readings, finite, thinned
 from fitroom.report.run_results import Results
 from fitroom.train.run.place import LOCK_FILE, RUN_FILE, read_run
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from fitroom.report.run_report import Report
 
 T = TypeVar("T")
+
+_OTHER_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, InputError)
+"""What reading raises where something else was written than expected."""
 
 RunState = Literal["finished", "interrupted", "running", "stopped", "unfinished"]
 """stopped: it ended without saying so. unfinished: whether it still runs cannot be told."""
@@ -40,6 +44,7 @@ class Run:
     job: dict[str, Any] = field(repr=False)
     """What `fitroom train` was asked for and chose; empty for a run of `fitroom.fit`."""
 
+    plan: Plan | None = field(repr=False)
     estimate: Estimate | None = field(repr=False)
     readings: Readings = field(repr=False)
     results: Results | None = field(repr=False)
@@ -106,13 +111,15 @@ def open_run(run_dir: str | Path) -> Run:
     events = tuple(reader.lines("log.jsonl"))
     resumed = [unix_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
     skipped = reader.lines("skipped.jsonl")
+    job = reader.read("job.json", dict) or {}
     return Run(
         path=folder,
         state=_state(folder, facts),
         facts=facts,
         history=reader.read("history.json", _history) or {},
         events=events,
-        job=reader.read("job.json", dict) or {},
+        job=job,
+        plan=_plan(job.get("plan")) or reader.read("plan.json", Plan.from_dict),
         estimate=reader.read("estimate.json", Estimate.from_dict),
         readings=thinned(reader.lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]),
         results=reader.read("results.json", Results.from_dict),
@@ -134,7 +141,7 @@ class _Reader:
             return convert(json.loads((self.folder / name).read_bytes()))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        except (OSError, *_OTHER_SHAPE):
             self.damaged.append(name)
             return None
 
@@ -166,6 +173,14 @@ def _state(folder: Path, facts: dict[str, Any]) -> RunState:
         case None:
             return "unfinished"
     return "interrupted" if facts["state"] == "interrupted" else "stopped"
+
+
+def _plan(data: Any) -> Plan | None:
+    """Of a job; one that a newer or older fitroom wrote is left out."""
+    try:
+        return Plan.from_dict(data)
+    except _OTHER_SHAPE:
+        return None
 
 
 def _history(data: Any) -> dict[str, list[float | None]]:
