@@ -8,7 +8,7 @@ import pytest
 
 import fitroom
 from fitroom.budget import Budget
-from fitroom.errors import InputError, NothingFitsError
+from fitroom.errors import InputError, ModelError, NothingFitsError
 from fitroom.estimating.cards import find_card
 from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import difference, model_digest
@@ -35,6 +35,10 @@ def residual_net(image_size=64):
         x = keras.layers.MaxPooling2D()(x)
     outputs = keras.layers.Dense(5, activation="softmax")(keras.layers.GlobalAveragePooling2D()(x))
     return keras.Model(inputs, outputs)
+
+
+def too_small(image_size):
+    raise ModelError(f"The net cannot be built at {image_size} x {image_size}.")
 
 
 def dense_net():
@@ -165,6 +169,8 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     assert smaller.recipe.image_size == 32
     assert difference(smaller.model_digest, model_digest(residual_net(32))) is None
     assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
+    with pytest.raises(NothingFitsError):
+        planner(int(0.9 * smallest_bytes), model, **sized | {"rebuild": too_small}).plan()
     with pytest.raises(InputError, match="one size of pictures"):
         Question(model=model, batch_size=8, allow=frozenset({"image_size"}))
 

@@ -156,6 +156,10 @@ class Planner:
         if "image_size" in self._question.allow:
             optimizers = (None, *LEAN_OPTIMIZERS) if "optimizer" in self._question.allow else (None,)
             for size in self._smaller_sizes():
+                try:
+                    self._model_at(size)
+                except InputError:  # too small for it, and so is what is smaller
+                    return
                 yield [replace(variant, image_size=size, optimizer=name) for variant in plain for name in optimizers]
 
     def _precisions(self, card: Card) -> list[str]:
