@@ -55,7 +55,7 @@ def main() -> None:
     sizes = ",".join(str(BATCH_SIZE // parts) for parts in (8, 4, 2, 1))
     call("fitroom", "estimate", MODEL, "--batch-size", sizes, "--no-jit", "--limit", f"{LIMIT_MIB}MiB")
 
-    say(f"4. fitroom trains in the same {LIMIT_MIB} MiB, with the same batches of {BATCH_SIZE}")
+    say(f"4. fitroom plans, says what it changes, and trains: in the same {LIMIT_MIB} MiB, batches of {BATCH_SIZE}")
     how = ("--image-size", 64, "--batch-size", BATCH_SIZE, "--learning-rate", 0.003)
     call("fitroom", "train", pictures, "--model", MODEL, *how, "--epochs", epochs, "--run-dir", run)
 
