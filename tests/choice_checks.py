@@ -32,7 +32,7 @@ import keras
 from keras import layers
 
 
-def blocks(classes, image_size):
+def blocks(classes, image_size=64):
     """Shortcuts, so that there is something to recompute, and statistics to spare."""
     x = inputs = keras.Input((image_size, image_size, 3))
     x = layers.Conv2D(16, 3, padding="same", use_bias=False)(layers.Rescaling(1 / 255)(x))
@@ -197,22 +197,39 @@ def test_a_choice_is_kept_in_job_json_and_holds_for_a_network_that_was_built_lat
 
 
 def prepared(**asked):
-    """What `job.json` in the folder "run" says after `prepare`, and what was said on the way."""
+    """A training that can begin, and what was said on the way."""
     said = []
     wanted = options(**{"batch_size": 16, "budget": "60MiB"} | asked)
-    prepare(wanted, ["fitroom", "train"], records.read_job(Path("run")), SimpleNamespace(said=said.append))
-    return records.read_job(Path("run")), "\n".join(said)
+    kept = records.read_job(Path(wanted.run_dir))
+    return prepare(wanted, ["fitroom", "train"], kept, SimpleNamespace(said=said.append)), "\n".join(said)
+
+
+def test_network_and_pictures_are_of_the_size_that_was_chosen_and_so_is_the_optimizer():
+    asked = {"image_size": "auto", "keep": ["remat", "micro-batch"], "allow": ["optimizer"]}
+    plenty, _ = prepared(**asked, budget="2GiB", run_dir="plenty")
+    assert plenty.network.model.input_shape[1] == 64
+    budget = f"{int(0.6 * plenty.choice.plan.estimate.required_bytes)}B"
+    for _ in range(2):  # the second time it goes on with what it has
+        smaller, _ = prepared(**asked, budget=budget, run_dir="smaller")
+        assert smaller.network.model.input_shape[1] == smaller.pictures.settings.image_size == 32
+        assert smaller.job["optimizer"] == type(smaller.network.model.optimizer).__name__.lower()
+        assert recipes_of(smaller.choice.plan_for(smaller.network.model), smaller.network.model)
+        assert smaller.job["options"]["image_size"] == "auto"
+        assert smaller.job["options"]["optimizer"] == "adam"
 
 
 def test_a_run_that_goes_on_keeps_its_plan_unless_its_memory_is_another():
-    first, said = prepared()
+    folder = Path("run")
+    _, said = prepared()
     assert "estimating" in said
+    first = records.read_job(folder)
     assert first["plan"]["budget"]["bytes"] == 60 * MIB
-    again, said = prepared(workers=1)
+    _, said = prepared(workers=1)
     assert "estimating" not in said
-    assert again["plan"] == first["plan"]
-    assert Path("run/estimate.json").exists()
-    other, said = prepared(budget="50MiB", keep=("remat",), allow=("image-size",))
+    assert records.read_job(folder)["plan"] == first["plan"]
+    assert (folder / "estimate.json").exists()
+    _, said = prepared(budget="50MiB", keep=("remat",), allow=("image-size",))
     assert "estimating" in said
+    other = records.read_job(folder)
     assert other["plan"]["budget"]["bytes"] == 50 * MIB
     assert (other["image_size"], other["precision"]) == (64, first["precision"])
