@@ -117,7 +117,7 @@ def test_on_a_card_the_planner_chooses_the_precision_and_says_why(plain):
     assert (kept.precision.policy, kept.plan.changes) == ("float32", ())
     assert kept.to_job(32)["recipe"]["micro_batch"] is None
     assert "what it changes about the result: nothing" in said
-    asked, _ = chosen(8000, precision="mixed_float16")
+    asked, _ = chosen(8000, precision="mixed_float16", keep=["precision"])
     assert (asked.precision.why, asked.plan.changes) == ("asked for", ())
 
 

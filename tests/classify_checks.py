@@ -85,6 +85,16 @@ def test_in_16_bits_normalisation_and_probabilities_stay_in_float32_and_the_file
     assert {layer.dtype_policy.name for layer in keras.saving.load_model("model.keras").layers} == {"float32"}
 
 
+def test_a_network_to_plan_with_takes_no_memory_and_keras_does_not_make_up_for_it():
+    source = ModelSource(text="mobilenetv2", image_size=32, precision="float32")
+    planned_with = build_network(source, num_classes=3, weights=None, values=False)
+    with keras.StatelessScope():  # at its end Keras gives values to all variables that wait for them
+        pass
+    assert {variable._value for variable in planned_with.model.variables} == {None}
+    assert planned_with.has_learnt  # as it would with ImageNet's weights, which were not asked for
+    assert network("mobilenetv2").model.count_params() == planned_with.model.count_params()
+
+
 def test_the_size_of_pictures_is_the_models_own_unless_it_is_said():
     assert picture_size(ModelSource(text="xception")) == 299
     assert picture_size(ModelSource(text="efficientnet-b1")) == 240

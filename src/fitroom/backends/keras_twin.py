@@ -7,12 +7,24 @@ from typing import Any
 from fitroom.backends.keras_layers import models_within, precision_of
 from fitroom.errors import ModelError
 
+_WAITING = "uninitialized_variables"
 
-def without_values() -> Any:
-    """A scope that makes variables without values: shapes are enough, and cost neither time nor memory."""
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """A scope that makes variables without values: shapes are enough, and cost neither time nor memory.
+
+    Keras would make up for it at the end of its next scope, for all of them at once: the first step of a training.
+    """
     import keras
+    from keras.src.backend.common import global_state  # no public name leads to variables that wait for their values
 
-    return keras.StatelessScope(initialize_variables=False)
+    before = list(global_state.get_global_attribute(_WAITING, []))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(_WAITING, before)
 
 
 def twin_in_precision(model: Any, policy: str | None) -> Any:

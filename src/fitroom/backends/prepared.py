@@ -73,7 +73,7 @@ def prepared(
     with _borrowed(model), lend(model.variables):
         notes = _lend_compile(model, request, slots_scope or without_values) if request.training else ()
         # In this scope nothing gets a value, and what a step assigns on the side is held back from the model.
-        scope = without_values() if lend_values is None else nullcontext()
+        scope = keras.StatelessScope(initialize_variables=False) if lend_values is None else nullcontext()
         with scope as held_back, lend(model.optimizer.variables if request.training else ()):
             yield PreparedModel(
                 model=model,

@@ -59,15 +59,13 @@ class Chooser:
     @property
     def _frees_precision(self) -> bool:
         """A CPU computes best in float32, whatever card its memory is limited to."""
-        is_open = self.options.precision == AUTO and "precision" not in self.options.keep
-        return is_open and self.machine.device.kind == "gpu"
+        return self.options.own_precision is None and self.machine.device.kind == "gpu"
 
     @property
     def _precision(self) -> Precision:
         """Where the planner has no say in it."""
-        asked = "float32" if "precision" in self.options.keep else self.options.precision
         capability = self.machine.gpu.compute_capability if self.machine.gpu else None
-        return choose_precision(asked, self.machine.device, capability)
+        return choose_precision(self.options.own_precision or AUTO, self.machine.device, capability)
 
     def _plan(self, model: Any) -> Plan:
         options = self.options

@@ -88,6 +88,13 @@ class TrainOptions:
         return self.freeze or self.unfreeze_after is not None
 
     @property
+    def own_precision(self) -> str | None:
+        """The one that was asked for; None where the planner may choose."""
+        if self.precision != AUTO:
+            return self.precision
+        return "float32" if "precision" in self.keep else None
+
+    @property
     def pixels(self) -> int | None:
         """Height and width that were asked for; None for the model's own."""
         return self.image_size if isinstance(self.image_size, int) else None
