@@ -5,6 +5,7 @@ Errors of the device are planted: a CPU runs out of no memory that JAX would cou
 
 import gc
 import signal
+import threading
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -81,7 +82,7 @@ def num_compiled(monkeypatch):
     return count
 
 
-def test_a_shape_is_compiled_once_until_it_is_forgotten(num_compiled):
+def test_a_shape_is_compiled_once_also_where_memory_ran_out_between(num_compiled):
     stepper = stepper_of(dense())
     for size, micro_batch, expected in (
         (FIRST, FIRST, 1),
@@ -95,7 +96,7 @@ def test_a_shape_is_compiled_once_until_it_is_forgotten(num_compiled):
         assert num_compiled.value == expected
     stepper.forget()
     stepper.train(dense_batch(FIRST), 7)
-    assert num_compiled.value == 4
+    assert num_compiled.value == 3
 
 
 def test_programs_are_kept_for_the_next_training_of_a_model_until_it_is_compiled_anew(num_compiled):
@@ -290,6 +291,51 @@ def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
     assert is_out_of_memory(caught.value)
     assert not ran
     assert_identical(state_of(model), before)
+
+
+def test_where_memory_is_free_but_scattered_the_state_is_moved_together(monkeypatch):
+    model, twin = with_everything(), with_everything()
+    stepper, plain = stepper_of(model), stepper_of(twin)
+    for each in (stepper, plain):
+        each.train(dense_batch(FIRST), 7)
+    [program] = stepper._programs._kept.values()
+    weight = model.trainable_variables[0]
+    scattered = weight._value
+
+    def counted():
+        largest_bytes = program.needed_bytes - (1 if weight._value is scattered else 0)
+        limit_bytes = 2 * program.needed_bytes
+        return {
+            "bytes_limit": limit_bytes,
+            "pool_bytes": limit_bytes,
+            "bytes_in_use": program.needed_bytes // 2,
+            "largest_free_block_bytes": largest_bytes,
+        }
+
+    card = SimpleNamespace(platform="gpu", id=0, memory_stats=counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "local_devices", lambda: [card])
+        stepper.train(dense_batch(FIRST), 7)
+    plain.train(dense_batch(FIRST), 7)
+    assert_identical(state_of(model), state_of(twin))
+
+
+def test_no_batch_is_brought_ahead_between_the_look_at_the_room_and_the_run(monkeypatch):
+    stepper = stepper_of(dense())
+    stepper.train(dense_batch(FIRST), 7)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    came_in_between = []
+
+    def bring_ahead_meanwhile(compiled, *arguments):
+        other = threading.Thread(target=stepper.ahead, args=[dense_batch(FIRST)], daemon=True)
+        other.start()
+        other.join(timeout=0.3)
+        came_in_between.append(not other.is_alive())
+        return compiled(*arguments)
+
+    plant(stepper, bring_ahead_meanwhile)
+    stepper.train(dense_batch(FIRST), 7)
+    assert came_in_between == [False]
 
 
 @pytest.mark.parametrize(("room_for", "waited"), [(2, 1), (1, 4)])

@@ -138,6 +138,21 @@ def test_growing_never_thrashes():
     assert len(steps.stepper.trained) == updates
 
 
+def test_a_larger_size_that_does_not_last_counts_as_one_that_failed():
+    sizing = Sizing()
+    sizing.failed(64)
+    for stretch in (100, 200, 400):
+        assert sizing.stretch == stretch
+        for _ in range(stretch + 50):  # tried after the stretch, and fine for a while
+            sizing.succeeded(64)
+        assert sizing.samples_at_once(64) == 64
+        sizing.failed(64)
+        assert sizing.samples_at_once(64) == 32
+    for _ in range(2 * 800 + 1):  # now it lasts
+        sizing.succeeded(64)
+    assert (sizing.samples_at_once(64), sizing.stretch) == (64, FIRST_STRETCH)
+
+
 def test_growing_stops_at_what_was_asked():
     sizing = Sizing(recipes=(Recipe(micro_batch=8),))
     sizing.failed(8)

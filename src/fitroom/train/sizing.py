@@ -3,8 +3,8 @@
 The rule. A batch begins as the first recipe says: whole, or at its micro-batch. Out of memory takes the next recipe,
 for this batch and all that follow; after the last one, or where there is only one, it halves the size. After a clean
 stretch (100 updates at first) one step back is tried once, twice as much or the recipe before, up to where it began. A
-try that fails doubles the stretch before the next one, so a card that is simply too small is tried 100, 200, 400, ...
-updates apart; one that succeeds is kept, and the stretch begins anew.
+try that fails, at once or before a stretch of it is over, doubles the stretch before the next one: a card that is
+simply too small is tried 100, 200, 400, ... updates apart. One that lasts is kept, and the stretch begins anew.
 """
 
 from dataclasses import dataclass, replace
@@ -50,6 +50,9 @@ class Sizing:
     fell_from: Place | None = None
     """While a larger size is being tried: the place to fall back to."""
 
+    is_new: bool = False
+    """Whether a larger size went well and has not lasted for a stretch yet."""
+
     @property
     def recipe(self) -> Recipe:
         """The recipe in force, with the micro-batch in force."""
@@ -73,22 +76,26 @@ class Sizing:
         """Out of memory with this many at once. Whether there is a smaller way, which is in force then."""
         if self.fell_from is not None and self._is_smaller(self._at(self.fell_from), samples):
             self.number, self.current = self.fell_from
-            self.stretch *= 2
+            self.is_new = True
         else:
             below = self._below(samples, can_cut=can_cut)
             if below is None:
                 return False
             self.number, self.current = below
-        self.clean, self.fell_from = 0, None
+        if self.is_new:
+            self.stretch *= 2
+        self.clean, self.fell_from, self.is_new = 0, None, False
         return True
 
     def succeeded(self, batch_size: int) -> None:
         """An update went well."""
         self.clean += 1
         if self.fell_from is not None:
-            self.fell_from, self.stretch, self.clean = None, FIRST_STRETCH, 0
+            self.fell_from, self.is_new, self.clean = None, True, 0
         if self.clean < self.stretch:
             return
+        if self.is_new:
+            self.is_new, self.stretch = False, FIRST_STRETCH
         above = self._above(batch_size)
         if above is not None:
             self.fell_from, self.clean = (self.number, self.current), 0
@@ -101,13 +108,14 @@ class Sizing:
             "fell_from": None if self.fell_from is None else self._kept(self.fell_from),
             "stretch": self.stretch,
             "clean": self.clean,
+            "is_new": self.is_new,
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on as a checkpoint says; with the first recipe, where the one of then is none of these."""
         self.number, self.current = self._found_again(saved["place"])
         self.fell_from = None if saved["fell_from"] is None else self._found_again(saved["fell_from"])
-        self.stretch, self.clean = saved["stretch"], saved["clean"]
+        self.stretch, self.clean, self.is_new = saved["stretch"], saved["clean"], saved["is_new"]
 
     def _at(self, place: Place) -> Recipe:
         number, current = place

@@ -50,10 +50,6 @@ class Programs:
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
 
-    def forget(self) -> None:
-        """Drop them all."""
-        self._kept.clear()
-
 
 class _OfModel:
     """The programs of one model, and what they were compiled with; it must not keep the model alive."""

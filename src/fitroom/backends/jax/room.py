@@ -1,8 +1,10 @@
 """Whether a compiled step finds the memory that it needs, looked up before it runs.
 
-A step that runs out of memory while it runs may have given up its inputs by then.
+A step that runs out of memory while it runs may have given up its inputs by then. So nobody may take memory between the
+look and the run: both, and whatever else takes a lot, hold `taking_memory`.
 """
 
+import threading
 import time
 from typing import Any
 
@@ -10,6 +12,8 @@ import jax
 
 from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
+
+taking_memory = threading.RLock()
 
 _WAIT_SECONDS = 0.5
 """The memory of the step before may be given back a moment after its results are there."""
@@ -19,6 +23,15 @@ def has_room(needed_bytes: int | None) -> bool:
     """Whether the device that JAX trains on is known to have as much free now."""
     free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
     return needed_bytes is not None and free_bytes is not None and needed_bytes <= free_bytes
+
+
+def is_scattered(needed_bytes: int | None) -> bool:
+    """Whether as much is free, but not in one piece."""
+    counted = jax.local_devices()[0].memory_stats()
+    free_bytes = _free_bytes(counted)
+    if counted is None or free_bytes is None or not needed_bytes:
+        return False
+    return free_bytes < needed_bytes <= int(counted["bytes_limit"] - counted["bytes_in_use"])
 
 
 def check_room(needed_bytes: int | None) -> None:

@@ -12,8 +12,8 @@ from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.remat import recomputed
-from fitroom.backends.jax.room import has_room
-from fitroom.backends.jax.state import Groups, check_has_values, is_lost, read, variables_of, write
+from fitroom.backends.jax.room import has_room, is_scattered, taking_memory
+from fitroom.backends.jax.state import Groups, check_has_values, is_lost, moved_together, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.undisturbed import undisturbed
@@ -94,17 +94,16 @@ class JaxStepper:
         if jax.default_backend() == "cpu":
             return batch
         try:
-            return _on_device(batch)
+            with taking_memory:
+                return _on_device(batch)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             return batch
 
     def forget(self) -> None:
-        """Drop compiled programs. Gradients live within them only."""
+        """Wait for what is under way. Compiled programs stay: they hold no gradients, and compiling takes a minute."""
         self._settle()
-        self._programs.forget()
-        self._cuts.clear()
 
     def _cut(self, batch: Batch, micro_batch: int, of: Literal["train_step", "test_step"]) -> CutStep | None:
         """The step of a batch that is cut, or None for one that stays whole."""
@@ -119,7 +118,8 @@ class JaxStepper:
         return self._cuts[key]
 
     def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:
-        state, data = read(variables), _on_device(batch).data()
+        with taking_memory:
+            state, data = read(variables), _on_device(batch).data()
         with self._tidied():
             if not self._jit:
                 logs, new_state = jax.block_until_ready(step(state, data))
@@ -133,8 +133,15 @@ class JaxStepper:
             ahead = program.overlaps and donated
             if not (ahead and has_room(program.needed_bytes)):
                 self._settle()
+            if is_scattered(program.needed_bytes):
+                self._settle()
+                del state  # nobody may hold the arrays while they are moved
+                with taking_memory:
+                    moved_together(self._variables)
+                state = read(variables)
             try:
-                logs, new_state = program(state, data)
+                with taking_memory:
+                    logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
                 if not ahead:
                     jax.block_until_ready((logs, [group[:1] for group in new_state]))
