@@ -78,7 +78,7 @@ def measurements(measured: dict[Key, Line], predicted: dict[Key, Line]) -> list[
         "|---|---|---|---|---:|---:|---:|---:|---:|",
         *(
             f"| {model} | {name} | {precision} | {remat} | {line['peak_bytes'] / GIB:.2f} | "
-            f"{of_none(measured, key, 'peak_bytes')} | {of_prediction(predicted.get(key))} | {line['seconds']:.4f} | "
+            f"{of_none(measured, key, 'peak_bytes')} | {of_prediction(predicted.get(key))} | {seconds_of(line)} | "
             f"{of_none(measured, key, 'seconds')} |"
             for key, line in measured.items()
             for name, model, precision, remat in [key]
@@ -95,8 +95,8 @@ def measurements(measured: dict[Key, Line], predicted: dict[Key, Line]) -> list[
                 "|---|---|---:|---:|---:|---:|",
                 *(
                     f"| {WAYS[way]} | {precision} | {line['peak_bytes'] / GIB:.2f} | "
-                    f"{line['peak_bytes'] / twin[precision, 'none']['peak_bytes']:.2f} | {line['seconds']:.4f} | "
-                    f"{line['seconds'] / twin[precision, 'none']['seconds']:.2f} |"
+                    f"{ratio(line, twin[precision, 'none'], 'peak_bytes')} | {seconds_of(line)} | "
+                    f"{ratio(line, twin[precision, 'none'], 'seconds')} |"
                     for (precision, way), line in twin.items()
                 ),
                 "",
@@ -109,8 +109,17 @@ def measurements(measured: dict[Key, Line], predicted: dict[Key, Line]) -> list[
 
 def of_none(measured: dict[Key, Line], key: Key, name: str) -> str:
     """How many times that of nothing recomputed, where that was measured."""
-    plain = measured.get((*key[:3], "none"))
-    return f"{measured[key][name] / plain[name]:.2f}" if plain else ""
+    return ratio(measured[key], measured.get((*key[:3], "none")), name)
+
+
+def ratio(line: Line, plain: Line | None, name: str) -> str:
+    """One figure against another, where both were measured."""
+    return f"{line[name] / plain[name]:.2f}" if plain and line[name] and plain[name] else ""
+
+
+def seconds_of(line: Line) -> str:
+    """A step, where nobody else used the card."""
+    return f"{line['seconds']:.4f}" if line["seconds"] else ""
 
 
 def of_prediction(line: Line | None) -> str:
@@ -124,7 +133,11 @@ def draw(measured: dict[Key, Line]) -> None:
 
     from fitroom.report.palette import INK, LINE, MUTED, PAPER
 
-    points = [(line, key[3]) for key, line in measured.items() if key[:3] == ("JAX", "Xception", "float32")]
+    points = [
+        (line, key[3])
+        for key, line in measured.items()
+        if key[:3] == ("JAX", "Xception", "float32") and line["seconds"]
+    ]
     figure = Figure(figsize=(7.2, 4.0), facecolor=PAPER, layout="constrained")
     axes = figure.add_subplot(facecolor=PAPER)
     xs, ys = [line["peak_bytes"] / GIB for line, _ in points], [1000 * line["seconds"] for line, _ in points]
