@@ -273,6 +273,14 @@ def test_a_batch_that_finds_no_room_ahead_stays_on_the_host(monkeypatch):
     stepper, batch = stepper_of(dense()), dense_batch(FIRST)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert isinstance(stepper.ahead(batch).x, jax.Array)
+    stepper.train(batch, 7)
+    needed_bytes = stepper._programs.most_needed_bytes
+    for spare_bytes, is_brought in ((batch.x.nbytes + batch.y.nbytes, True), (batch.x.nbytes, False)):
+        card = device_with(bytes_limit=needed_bytes + spare_bytes, bytes_in_use=0)
+        monkeypatch.setattr(jax, "local_devices", lambda card=card: [card])
+        assert isinstance(stepper.ahead(batch).x, jax.Array) == is_brought
+    monkeypatch.undo()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "device_put", lambda array: raise_at_the_call(None, None, None))
     assert stepper.ahead(batch) is batch
 

@@ -102,9 +102,10 @@ class Planner:
             except NothingFitsError as error:
                 last = last if last and last.smallest_bytes < error.smallest_bytes else error
                 continue
-            best = best or self._as_plan(search, chosen)
-            if has_enough(chosen.candidate) or self._question.prefer == "speed" or not self._has_statistics:
-                return self._as_plan(search, chosen)
+            found = self._as_plan(search, chosen)
+            if has_enough(chosen.candidate) or not search.spares_statistics:
+                return found
+            best = best or found
         if best is None:
             assert last is not None, "there is at least one stage"
             raise _with_a_card(last, self._backend)
@@ -133,17 +134,16 @@ class Planner:
         from fitroom.planning.roofline.step_time import StepTime
 
         model, key = self._model_at(variant.image_size), (variant.precision, variant.image_size)
-        if key not in self._covers:
+        if key not in self._covers and "remat" not in self._question.keep:
             self._covers[key] = Covers.of_model(model, variant.precision)
         step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
         return Subject(
             model=model,
             variant=variant,
             batch_size=self._question.batch_size,
-            may_recompute="remat" not in self._question.keep,
             may_cut="micro_batch" not in self._question.keep,
             micro_batch=self._question.micro_batch,
-            covers=self._covers[key],
+            covers=self._covers.get(key),
             seconds=step_time.seconds if step_time else None,
         )
 

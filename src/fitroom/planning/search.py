@@ -95,10 +95,7 @@ class Search:
         """What to go on with where memory runs out all the same: more recomputed, then fewer samples at once."""
         subject = next(one for one in self.subjects if one.variant == chosen.variant)
         sizes = [chosen.micro_batch, *([-(-chosen.micro_batch // 2)] if subject.may_cut else [])]
-        if subject.may_recompute:
-            wished = [make(size) for size in sizes for make in (subject.blocks, subject.tightest)]
-        else:
-            wished = [subject.plain(size) for size in sizes]
+        wished = [make(size) for size in sizes for make in (subject.blocks, subject.tightest)]
         found: list[Candidate] = []
         least_bytes = self.memory.required_bytes(chosen)
         for candidate in wished:
@@ -155,10 +152,7 @@ class Search:
 
     def _last_resort(self) -> Priced:
         """The smallest that can be done at all."""
-        smallest = [
-            subject.tightest(subject.sizes()[-1]) if subject.may_recompute else subject.plain(subject.sizes()[-1])
-            for subject in self.subjects
-        ]
+        smallest = [subject.tightest(subject.sizes()[-1]) for subject in self.subjects]
         candidate = min(smallest, key=self.memory.required_bytes)
         if candidate.key not in self.estimates:
             self._prove(candidate)
@@ -186,12 +180,12 @@ class Search:
         """All sizes with nothing recomputed; of those that do not fit so, the largest that do with some recomputed."""
         sizes = subject.sizes()
         plain = [subject.plain(size) for size in sizes]
-        if not subject.may_recompute:
+        if subject.covers is None:
             return plain
         room_bytes = self.memory.countable_bytes(subject.variant, self.room.usable_bytes, recomputes=True)
         too_large = [size for size, one in zip(sizes, plain, strict=True) if not self.priced(one).fits]
         fitting = [size for size in too_large if self.priced(subject.tightest(size)).fits][:_MOST_RECOMPUTED_SIZES]
-        within = [subject.within(size, room_bytes) for size in fitting]
+        within = [subject.recomputed(size, room_bytes) for size in fitting]
         blocks = [subject.blocks(size) for size in ({sizes[0], *fitting} if wide else fitting)]
         tightest = [subject.tightest(size) for size in fitting[:1] or (sizes[:1] if wide else [])]
         return [*plain, *(one for one in within if one is not None), *blocks, *tightest]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fitroom.backends.keras_remat import resident_bytes
@@ -18,7 +19,6 @@ SecondsOfStep = Callable[..., float]
 _UNKNOWN_BYTES_A_SAMPLE = 2**20
 """Of a model whose layers form no graph: any number will do until the first estimate."""
 
-_BLOCKS_PART = 0.5
 _SLOTS = {"adafactor": 0, "lion": 1, "sgd": 0}
 """How many numbers an optimizer keeps for each weight."""
 
@@ -30,13 +30,12 @@ class Subject:
     model: Any
     variant: Variant
     batch_size: int
-    may_recompute: bool
     may_cut: bool
     micro_batch: int | None = None
     """The most samples at once, where that is settled."""
 
     covers: Covers | None = field(repr=False)
-    """None where the layers form no graph."""
+    """None where the layers form no graph, or nothing may be recomputed."""
 
     seconds: SecondsOfStep | None = field(repr=False)
     """None where the work of the model cannot be counted."""
@@ -53,50 +52,51 @@ class Subject:
         """Nothing recomputed."""
         return self._candidate(micro_batch, self.covers.none if self.covers else None)
 
-    def blocks(self, micro_batch: int) -> Candidate:
-        """Recomputed as `remat="blocks"` has it."""
-        return self._candidate(micro_batch, self.covers.blocks if self.covers else None, recomputes=True)
-
-    def tightest(self, micro_batch: int) -> Candidate:
-        """As little memory as recomputing can do with."""
-        return self._candidate(micro_batch, self.covers.tightest if self.covers else None, recomputes=True)
-
-    def within(self, micro_batch: int, counted_bytes: int) -> Candidate | None:
+    def recomputed(self, micro_batch: int, counted_bytes: int) -> Candidate | None:
         """The least recomputed that the rules count so many bytes for, or None where there is no such choice."""
         sample_bytes = (counted_bytes - self._fixed_bytes(micro_batch)) // micro_batch
         cover = self.covers.within(sample_bytes) if self.covers else None
         return self._candidate(micro_batch, cover) if cover else None
 
-    def _candidate(self, micro_batch: int, cover: Cover | None, *, recomputes: bool = False) -> Candidate:
-        if cover is None or self.covers is None:
-            bytes_a_sample = int(_UNKNOWN_BYTES_A_SAMPLE * (_BLOCKS_PART if recomputes else 1))
-            remat: Any = "blocks" if recomputes else "none"
-        else:
-            bytes_a_sample = cover.peak_bytes
-            remat = self.covers.named(cover)
+    def blocks(self, micro_batch: int) -> Candidate:
+        """Recomputed as `remat="blocks"` has it, where that is possible."""
+        return self._candidate(micro_batch, self.covers.blocks if self.covers else None)
+
+    def tightest(self, micro_batch: int) -> Candidate:
+        """With as little memory as recomputing can do with, where that is possible."""
+        return self._candidate(micro_batch, self.covers.tightest if self.covers else None)
+
+    def _candidate(self, micro_batch: int, cover: Cover | None) -> Candidate:
         return Candidate(
             variant=self.variant,
             batch_size=self.batch_size,
             micro_batch=micro_batch,
-            remat=remat,
+            remat=self.covers.named(cover) if self.covers and cover else "none",
             segments=cover.segments if cover else (),
-            counted_bytes=self._fixed_bytes(micro_batch) + micro_batch * bytes_a_sample,
-            seconds=self._seconds(micro_batch, cover, recomputes=recomputes),
+            counted_bytes=self._fixed_bytes(micro_batch)
+            + micro_batch * (cover.peak_bytes if cover else _UNKNOWN_BYTES_A_SAMPLE),
+            seconds=self._seconds(micro_batch, cover),
         )
+
+    @cached_property
+    def _weights_bytes(self) -> int:
+        return sum(num_bytes(each.shape, each.dtype) for each in self.model.trainable_variables)
+
+    @cached_property
+    def _resident_bytes(self) -> int:
+        found = resident_bytes(self.model, self.batch_size)
+        if self.variant.optimizer in _SLOTS:  # in place of Adam's two, which is what the model is taken to have
+            found += (_SLOTS[self.variant.optimizer] - 2) * self._weights_bytes
+        return max(found, self._weights_bytes)
 
     def _fixed_bytes(self, micro_batch: int) -> int:
         """What is there through the whole step; where the batch is cut, also the sum of its gradients."""
-        weights_bytes = sum(num_bytes(each.shape, each.dtype) for each in self.model.trainable_variables)
-        found = resident_bytes(self.model, self.batch_size)
-        if self.variant.optimizer in _SLOTS:  # in place of Adam's two, which is what the model is taken to have
-            found += (_SLOTS[self.variant.optimizer] - 2) * weights_bytes
-        return max(found, weights_bytes) + (weights_bytes if micro_batch < self.batch_size else 0)
+        return self._resident_bytes + (self._weights_bytes if micro_batch < self.batch_size else 0)
 
-    def _seconds(self, micro_batch: int, cover: Cover | None, *, recomputes: bool) -> float:
+    def _seconds(self, micro_batch: int, cover: Cover | None) -> float:
         if self.seconds is None:
-            parts = -(-self.batch_size // micro_batch)
             halved = 0.6 if self.variant.precision != "float32" else 1.0
-            return halved * (1.3 if recomputes else 1.0) + 0.02 * parts
+            return halved + 0.02 * -(-self.batch_size // micro_batch)
         return self.seconds(
             batch_size=self.batch_size,
             micro_batch=micro_batch,

@@ -50,6 +50,11 @@ class Programs:
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
 
+    @property
+    def most_needed_bytes(self) -> int:
+        """What the largest of them takes beside its arguments, as far as that is known."""
+        return max((program.needed_bytes or 0 for program in self._kept.values()), default=0)
+
 
 class _OfModel:
     """The programs of one model, and what they were compiled with; it must not keep the model alive."""

@@ -25,6 +25,12 @@ def has_room(needed_bytes: int | None) -> bool:
     return needed_bytes is not None and free_bytes is not None and needed_bytes <= free_bytes
 
 
+def lacks_room(needed_bytes: int) -> bool:
+    """Whether it is known to have less."""
+    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
+    return free_bytes is not None and needed_bytes > free_bytes
+
+
 def is_scattered(needed_bytes: int | None) -> bool:
     """Whether as much is free, but not in one piece."""
     counted = jax.local_devices()[0].memory_stats()

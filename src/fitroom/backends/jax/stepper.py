@@ -12,7 +12,7 @@ from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.remat import recomputed
-from fitroom.backends.jax.room import has_room, is_scattered, taking_memory
+from fitroom.backends.jax.room import has_room, is_scattered, lacks_room, taking_memory
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, moved_together, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
@@ -90,11 +90,14 @@ class JaxStepper:
         return jax.tree.map(np.asarray, outputs)
 
     def ahead(self, batch: Batch) -> Batch:
-        """The batch on the device, if there is room for it; the CPU is no other place than the host."""
+        """The batch on the device, if that has room for it and the next step; the CPU is no place but the host."""
         if jax.default_backend() == "cpu":
             return batch
         try:
             with taking_memory:
+                batch_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(batch.data()))
+                if lacks_room(batch_bytes + self._programs.most_needed_bytes):
+                    return batch
                 return _on_device(batch)
         except Exception as error:
             if not is_out_of_memory(error):
