@@ -14,11 +14,13 @@ import jax
 import keras
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from keras import layers
 
 import fitroom
 from fitroom import ModelError, Recipe
 from fitroom.backends.jax import room
+from fitroom.backends.jax.kept_programs import keep_programs
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.state import read
 from fitroom.backends.jax.step import training_step
@@ -393,6 +395,31 @@ def test_what_a_program_needs_grows_with_the_samples_at_once():
         stepper.train(dense_batch(200), micro_batch)
     whole, cut = (program.needed_bytes for program in stepper._programs._kept.values())
     assert cut + 100 * 4000 * 4 < whole
+
+
+# Programs on disk.
+
+
+def test_programs_for_a_card_are_kept_on_disk_unless_the_user_says_where(tmp_path, monkeypatch):
+    settings = ("jax_compilation_cache_dir", "jax_compilation_cache_max_size")
+    before = {name: getattr(jax.config, name) for name in settings}
+    quick = jax.config.jax_persistent_cache_min_compile_time_secs
+    try:
+        keep_programs(tmp_path / "cpu")
+        assert jax.config.jax_compilation_cache_dir == before["jax_compilation_cache_dir"], "not for the CPU"
+        monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+        keep_programs(tmp_path / "card")
+        keep_programs(tmp_path / "later")
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        compilation_cache.reset_cache()
+        jax.jit(lambda x: x * 17 + 4)(np.ones(3, "float32"))
+        assert list((tmp_path / "card").iterdir())
+        assert not (tmp_path / "later").exists()
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", quick)
+        compilation_cache.reset_cache()
 
 
 # Interrupts, and traces that break off.

@@ -1,5 +1,7 @@
 """Pictures in, classifier out: the pieces, and what is settled before training."""
 
+import pytest
+
 from fitroom.classify.options import TrainOptions, difference
 from test_backend_contract import needs, run_checks
 
@@ -10,6 +12,7 @@ def test_networks_weights_schedules_and_predictions(tmp_path):
     run_checks(["classify_checks.py"], backend="jax", keras_home=tmp_path, **quick)
 
 
+@pytest.mark.slow
 def test_what_is_settled_before_training(tmp_path):
     needs("torch")
     run_checks(["choice_checks.py"], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")

@@ -150,7 +150,9 @@ def test_a_condensed_timeline_says_the_same_of_its_peak():
 
 def test_the_search_finds_the_best_on_scripted_estimates(tmp_path):
     needs("torch")
-    run_checks(["planning_checks.py"], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
+    run_checks(
+        ["planning_checks.py"], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1"
+    )
 
 
 def test_a_plan_on_jax_is_confirmed_by_the_compiler(tmp_path):

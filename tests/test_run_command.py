@@ -35,7 +35,14 @@ def pictures(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("script", ["numpy_arrays.py", "tf_data.py", "folder_of_pictures.py"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "numpy_arrays.py",
+        pytest.param("tf_data.py", marks=pytest.mark.slow),
+        pytest.param("folder_of_pictures.py", marks=pytest.mark.slow),
+    ],
+)
 def test_a_script_that_dies_of_memory_trains_unchanged(script, pictures):
     needs("tensorflow")
     arguments = [SCRIPTS / script, *([pictures] if "folder" in script else []), BATCH_SIZE, EPOCHS]

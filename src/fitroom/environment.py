@@ -1,7 +1,7 @@
 """Every environment variable that fitroom reads for itself.
 
-    FITROOM_CACHE_DIR     where estimates, scans of folders and decoded pictures are kept; default: the user's cache
-                          folder
+    FITROOM_CACHE_DIR     where estimates, scans of folders, decoded pictures and compiled programs are kept; default:
+                          the user's cache folder
     FITROOM_NO_CACHE      set to anything: neither read nor write them
     FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Where estimates and what is known of pictures are kept, or None where they are not to be kept."""
+    """Where what was found out or compiled before is kept, or None where it is not to be kept."""
     if os.environ.get("FITROOM_NO_CACHE"):
         return None
     if folder := os.environ.get("FITROOM_CACHE_DIR"):

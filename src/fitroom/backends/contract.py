@@ -7,6 +7,7 @@ A capability that a framework lacks is a flag here, not a surprise at run time.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from fitroom.estimating.step import StepRequest, TracedStep
@@ -106,6 +107,9 @@ class Backend(Protocol):
 
     def fail_at_once(self) -> None:
         """Have allocations fail where memory is out, instead of waiting for some. Before the devices are in use."""
+
+    def keep_programs(self, folder: Path) -> None:
+        """Keep what is compiled for a card in a folder, where the next process finds it and compiles nothing."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""

@@ -9,6 +9,7 @@ from fitroom.backends.contract import Backend, Device
 from fitroom.backends.quiet import quieten
 from fitroom.backends.silence import silenced
 from fitroom.budget import Budget
+from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
 from fitroom.estimating.cards import Card, find_card
 from fitroom.report.words import backend_name
@@ -61,6 +62,8 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
         why_not = limit_memory(name, asked.bytes) if asked else None
         loaded = current_backend()
         loaded.fail_at_once()
+        if folder := cache_folder():
+            loaded.keep_programs(folder / "programs")
         device = loaded.devices()[0]
         limit_bytes = loaded.read_memory(device).limit_bytes
     on_card = gpus[0] if gpus and device.kind == "gpu" else None

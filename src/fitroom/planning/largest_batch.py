@@ -57,6 +57,7 @@ class LargestBatch:
             model=self._model,
             variant=self._variant,
             batch_size=batch_size,
+            may_recompute=True,
             may_cut=False,
             covers=self._covers,
             seconds=None,

@@ -134,16 +134,17 @@ class Planner:
         from fitroom.planning.roofline.step_time import StepTime
 
         model, key = self._model_at(variant.image_size), (variant.precision, variant.image_size)
-        if key not in self._covers and "remat" not in self._question.keep:
+        if key not in self._covers:
             self._covers[key] = Covers.of_model(model, variant.precision)
         step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
         return Subject(
             model=model,
             variant=variant,
             batch_size=self._question.batch_size,
+            may_recompute="remat" not in self._question.keep,
             may_cut="micro_batch" not in self._question.keep,
             micro_batch=self._question.micro_batch,
-            covers=self._covers.get(key),
+            covers=self._covers[key],
             seconds=step_time.seconds if step_time else None,
         )
 

@@ -180,7 +180,7 @@ class Search:
         """All sizes with nothing recomputed; of those that do not fit so, the largest that do with some recomputed."""
         sizes = subject.sizes()
         plain = [subject.plain(size) for size in sizes]
-        if subject.covers is None:
+        if not subject.can_recompute:
             return plain
         room_bytes = self.memory.countable_bytes(subject.variant, self.room.usable_bytes, recomputes=True)
         too_large = [size for size, one in zip(sizes, plain, strict=True) if not self.priced(one).fits]

@@ -30,12 +30,13 @@ class Subject:
     model: Any
     variant: Variant
     batch_size: int
+    may_recompute: bool
     may_cut: bool
     micro_batch: int | None = None
     """The most samples at once, where that is settled."""
 
     covers: Covers | None = field(repr=False)
-    """None where the layers form no graph, or nothing may be recomputed."""
+    """None where the layers form no graph."""
 
     seconds: SecondsOfStep | None = field(repr=False)
     """None where the work of the model cannot be counted."""
@@ -47,6 +48,11 @@ class Subject:
         if not self.may_cut:
             return [self.batch_size]
         return sorted({-(-self.batch_size // parts) for parts in range(1, self.batch_size + 1)}, reverse=True)
+
+    @property
+    def can_recompute(self) -> bool:
+        """Whether anything can be computed again, and may be."""
+        return self.may_recompute and self.covers is not None
 
     def plain(self, micro_batch: int) -> Candidate:
         """Nothing recomputed."""
@@ -60,11 +66,15 @@ class Subject:
 
     def blocks(self, micro_batch: int) -> Candidate:
         """Recomputed as `remat="blocks"` has it, where that is possible."""
-        return self._candidate(micro_batch, self.covers.blocks if self.covers else None)
+        if self.covers is None or not self.may_recompute:
+            return self.plain(micro_batch)
+        return self._candidate(micro_batch, self.covers.blocks)
 
     def tightest(self, micro_batch: int) -> Candidate:
         """With as little memory as recomputing can do with, where that is possible."""
-        return self._candidate(micro_batch, self.covers.tightest if self.covers else None)
+        if self.covers is None or not self.may_recompute:
+            return self.plain(micro_batch)
+        return self._candidate(micro_batch, self.covers.tightest)
 
     def _candidate(self, micro_batch: int, cover: Cover | None) -> Candidate:
         return Candidate(

@@ -1,6 +1,7 @@
 """A scripted backend behind the contract, for tests of logic that needs no framework."""
 
 import gc
+from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
@@ -60,6 +61,9 @@ class FakeBackend:
 
     def fail_at_once(self) -> None:
         """Nothing here waits for memory."""
+
+    def keep_programs(self, folder: Path) -> None:
+        """It compiles nothing."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the fake card ran out of memory."""

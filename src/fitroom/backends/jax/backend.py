@@ -1,5 +1,6 @@
 """JAX behind the contract."""
 
+from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
@@ -33,6 +34,12 @@ class JaxBackend:
 
     def fail_at_once(self) -> None:
         """JAX does."""
+
+    def keep_programs(self, folder: Path) -> None:
+        """Keep what XLA compiled for a card in a folder."""
+        from fitroom.backends.jax.kept_programs import keep_programs
+
+        keep_programs(folder)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""

@@ -1,5 +1,6 @@
 """TensorFlow behind the contract."""
 
+from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
@@ -37,6 +38,9 @@ class TensorFlowBackend:
         from fitroom.backends.tensorflow.impatience import fail_at_once
 
         fail_at_once()
+
+    def keep_programs(self, folder: Path) -> None:
+        """TensorFlow keeps no programs on disk."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""

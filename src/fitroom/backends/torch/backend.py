@@ -1,5 +1,6 @@
 """PyTorch behind the contract."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
@@ -36,6 +37,9 @@ class TorchBackend:
 
     def fail_at_once(self) -> None:
         """PyTorch does."""
+
+    def keep_programs(self, folder: Path) -> None:
+        """PyTorch compiles nothing here."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
