@@ -220,6 +220,32 @@ def test_every_card_gets_an_answer_without_an_estimate_each():
     assert not any(one.option.confirmed for one in found if one.card.name == "H200")
 
 
+def test_an_optimizer_that_insists_on_values_is_estimated_too():
+    model = dense_net()
+    lean = fitroom.estimate(model, 4, optimizer="adafactor", gpu="L4")
+    assert lean.by_kind["optimizer"] < fitroom.estimate(model, 4, gpu="L4").by_kind["optimizer"]
+
+
+def test_the_largest_batch_is_planned_whole():
+    plan = fitroom.plan(small_net(), "max", budget="50MiB", gpu="L4")
+    assert plan.micro_batch == plan.batch_size
+    assert f"{plan.batch_size} with as much as saves memory" in plan.notes[0]
+
+
+def test_a_model_that_was_built_by_calling_it_has_no_fixed_batch():
+    class Called(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(8)
+
+        def call(self, x):
+            return self.dense(x)
+
+    called = Called()
+    called(keras.ops.zeros((1, 16)))
+    assert fitroom.plan(called, 32, budget="64MiB", gpu="L4").micro_batch == 32
+
+
 def test_the_public_function_refuses_what_cannot_be(model):
     for wrong in ({"batch_size": 0}, {"batch_size": "many"}, {"prefer": "haste"}, {"precision": "float8"}):
         with pytest.raises(InputError):

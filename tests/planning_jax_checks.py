@@ -2,7 +2,7 @@
 
 import fitroom
 from fitroom.planning.result import Plan
-from planning_checks import MIB, residual_net
+from planning_checks import MIB, dense_net, residual_net
 
 
 def test_a_plan_is_what_the_estimate_says(tmp_path):
@@ -15,3 +15,10 @@ def test_a_plan_is_what_the_estimate_says(tmp_path):
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json").to_dict() == plan.to_dict()
     assert "the whole batch of 32" in str(plan).lower()
+
+
+def test_leaner_optimizers_are_planned_where_they_are_allowed():
+    model = dense_net()
+    plain = fitroom.estimate(model, 8, gpu="L4").required_bytes
+    plan = fitroom.plan(model, 8, budget=int(0.85 * plain), gpu="L4", keep="micro-batch,remat", allow="optimizer")
+    assert plan.recipe.optimizer in ("adafactor", "lion", "sgd")

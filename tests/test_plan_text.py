@@ -54,7 +54,8 @@ What there is to choose from
        64  blocks       2.00 GiB       300  statistics  interpolated  yes
 
 If memory runs out all the same
-  blocks recomputed, then 128 samples at once, then 64 samples at once
+  blocks recomputed with whole batches; then blocks recomputed with 128 samples at once; then blocks
+  recomputed with 64 samples at once
 
 Notes
   - The card was not here: its speed is from its datasheet.
@@ -166,7 +167,7 @@ def test_a_plan_that_changes_nothing_says_so():
         ),
         ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. At least "),
         ({"changes": (RECOMPUTED, cut_to(86))}, "micro-batch  256 → 86          changes batch statistics\n"),
-        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed, 9 samples at once\n"),
+        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed with 9 samples at once\n"),
     ],
 )
 def test_speed_recipe_budget_changes_and_fallbacks_in_words(changes, words):

@@ -70,7 +70,8 @@ def _inputs(model: Any) -> Any:
                 f"The input shape of the model {model.name!r} cannot be told.",
                 hint="build it with `model.build(input_shape)`, or make it with a `keras.Input`",
             ) from None
-        return keras.KerasTensor(shape, dtype=keras.config.floatx(), name="input")
+        # The batch of the call that built it, if that is how it was built, is no part of the model.
+        return keras.KerasTensor((None, *shape[1:]), dtype=keras.config.floatx(), name="input")
 
 
 def _filled(tensor: Any, micro_batch: int, recipe: Recipe) -> TensorSpec:

@@ -127,11 +127,18 @@ def _lend_compile(
     if (request.recipe.keras_accumulation or 1) > 1:
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         inner.gradient_accumulation_steps = request.recipe.keras_accumulation
-    try:
+
+    def compile_with(optimizer: Any, scope: Callable[[], AbstractContextManager[Any]]) -> None:
         # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
         keras.Model.compile(model, **arguments | {"optimizer": optimizer})
-        with slots_scope():
+        with scope():
             model.optimizer.build(model.trainable_variables)
+
+    try:
+        try:
+            compile_with(optimizer, slots_scope)
+        except ValueError:  # Adafactor insists on values; what it keeps is small
+            compile_with(_unbuilt_copy(optimizer), nullcontext)
     except (ValueError, TypeError) as error:
         raise ModelError(
             f"The model {model.name!r} could not be compiled with {type(optimizer).__name__} and "

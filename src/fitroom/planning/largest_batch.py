@@ -13,8 +13,8 @@ from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
 from fitroom.units import format_bytes
 
-MOST_ESTIMATES = 6
-CLOSE_ENOUGH = 1.01
+MOST_ESTIMATES = 5
+CLOSE_ENOUGH = 1.02
 """A batch that is larger by less is not worth another estimate."""
 
 _LARGEST = 2**20

@@ -25,6 +25,9 @@ _USUAL_FACTORS = {
 }
 
 
+_APART = 0.2
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Point:
     recomputes: bool
@@ -77,12 +80,17 @@ class Memory:
         if not near:
             return int(counted_bytes * self._factor(variant))
         one = near[0]
-        other = next((point for point in near[1:] if point.recomputes == one.recomputes == recomputes), None)
-        if other is not None and other.counted_bytes != one.counted_bytes:
+        scale = counted_bytes / one.counted_bytes
+        others = (point for point in near[1:] if point.recomputes == one.recomputes == recomputes)
+        other = next((point for point in others if _are_apart(one, point)), None)
+        if other is not None:
             slope = (other.required_bytes - one.required_bytes) / (other.counted_bytes - one.counted_bytes)
-            if slope > 0:
-                return max(1, int(one.required_bytes + slope * (counted_bytes - one.counted_bytes)))
-        return int(counted_bytes * one.required_bytes / one.counted_bytes)
+            fixed_bytes = one.required_bytes - slope * one.counted_bytes
+        else:
+            # What is needed beside the peak does not grow with the samples, but for PyTorch's gaps between blocks.
+            fixed_bytes = 0 if self._backend == "torch" else one.required_bytes - one.peak_bytes
+        fixed_bytes = min(max(fixed_bytes, 0), one.required_bytes)
+        return int(fixed_bytes + scale * (one.required_bytes - fixed_bytes))
 
     def _near(self, variant: Variant, counted_bytes: int, recomputes: bool) -> list[_Point]:
         """The points of a variant: those that recompute if this does, the nearest first."""
@@ -103,3 +111,8 @@ class Memory:
         mode = "-graph" if self._backend == "tensorflow" and not variant.jit else ""
         kind = "float32" if variant.precision == "float32" else "mixed"
         return _USUAL_FACTORS.get((self._backend + mode, kind), 1.0)
+
+
+def _are_apart(one: _Point, other: _Point) -> bool:
+    """Whether a line through the two means anything."""
+    return abs(other.counted_bytes - one.counted_bytes) > _APART * one.counted_bytes

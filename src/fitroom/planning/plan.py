@@ -1,6 +1,7 @@
 """`fitroom.plan`: the fastest recipe that fits."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fitroom.budget import Budget
@@ -67,16 +68,23 @@ def plan(
 
     room = room_of(budget, gpu, current_backend().name)
     say = say or _nobody
+    kept = knobs_of("keep", keep, KEEPABLE)
+    notes: tuple[str, ...] = ()
     if batch_size == MAX:
         from fitroom.planning.max_batch import max_batch
 
         largest = max_batch(model, budget=room.budget, gpu=room.card, precision=precision, optimizer=optimizer, say=say)
-        batch_size = largest.plain if "remat" in knobs_of("keep", keep, KEEPABLE) else largest.with_remat
+        batch_size = largest.plain if "remat" in kept else largest.with_remat
+        kept |= {"micro_batch"}
+        notes = (
+            f"The largest batch that fits whole is {largest.plain} with nothing recomputed, and {largest.with_remat} "
+            "with as much as saves memory.",
+        )
     question = Question(
         model=model,
         batch_size=whole_number(batch_size),
         precision=precision,
-        keep=knobs_of("keep", keep, KEEPABLE),
+        keep=kept,
         allow=knobs_of("allow", allow, ALLOWABLE),
         prefer=prefer,
         optimizer=optimizer,
@@ -85,7 +93,8 @@ def plan(
         micro_batch=micro_batch,
         rebuild=rebuild,
     )
-    return Planner(question, room, say).plan(probe=probe)
+    found = Planner(question, room, say).plan(probe=probe)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def _nobody(text: str) -> None:

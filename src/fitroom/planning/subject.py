@@ -106,7 +106,7 @@ class Subject:
     def _seconds(self, micro_batch: int, cover: Cover | None) -> float:
         if self.seconds is None:
             halved = 0.6 if self.variant.precision != "float32" else 1.0
-            return halved + 0.02 * -(-self.batch_size // micro_batch)
+            return halved + 0.1 * -(-self.batch_size // micro_batch)
         return self.seconds(
             batch_size=self.batch_size,
             micro_batch=micro_batch,

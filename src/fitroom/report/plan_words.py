@@ -1,6 +1,5 @@
 """The words of a plan, the same in the terminal, in a notebook, in a picture and on a page."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from fitroom.planning.option import Change, Option
@@ -86,13 +85,11 @@ def effects(changes: Iterable[Change]) -> str:
 
 
 def fallback_words(plan: Plan) -> str:
-    """What to go on with where memory runs out all the same, each by what is new about it."""
-    said = []
-    for before, now in itertools.pairwise((plan.recipe, *plan.fallbacks)):
-        size, remat = at_once(now, plan.batch_size), f"{remat_words(now) or 'nothing'} recomputed"
-        parts = [] if remat_words(now) == remat_words(before) else [remat]
-        said.append(", ".join(parts if parts and size == at_once(before, plan.batch_size) else [*parts, size]))
-    return ", then ".join(said)
+    """What to go on with where memory runs out all the same."""
+    return "; then ".join(
+        f"{remat_words(recipe) or 'nothing'} recomputed with {at_once(recipe, plan.batch_size)}"
+        for recipe in plan.fallbacks
+    )
 
 
 def reserve_words(plan: Plan) -> str:

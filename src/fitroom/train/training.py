@@ -177,8 +177,9 @@ class Training:
         first = source.peek()
         if plan is not None:
             _build(self.model, source)
+            recipes = recipes_of(plan, self.model)
             check_batches(plan, first, plan.batch_size if plan.batch_size == source.batch_size else first.size)
-            return recipes_of(plan, self.model)
+            return recipes
         recipe = self.recipe or Recipe()
         if recipe.precision is not None:
             _build(self.model, source)
