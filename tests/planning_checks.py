@@ -220,12 +220,6 @@ def test_every_card_gets_an_answer_without_an_estimate_each():
     assert not any(one.option.confirmed for one in found if one.card.name == "H200")
 
 
-def test_an_optimizer_that_insists_on_values_is_estimated_too():
-    model = dense_net()
-    lean = fitroom.estimate(model, 4, optimizer="adafactor", gpu="L4")
-    assert lean.by_kind["optimizer"] < fitroom.estimate(model, 4, gpu="L4").by_kind["optimizer"]
-
-
 def test_the_largest_batch_is_planned_whole():
     plan = fitroom.plan(small_net(), "max", budget="50MiB", gpu="L4")
     assert plan.micro_batch == plan.batch_size

@@ -1,5 +1,7 @@
 """A plan by the real compiler: what it promises is what `estimate` says, and it loads again."""
 
+import pytest
+
 import fitroom
 from fitroom.planning.result import Plan
 from planning_checks import MIB, dense_net, residual_net
@@ -15,6 +17,14 @@ def test_a_plan_is_what_the_estimate_says(tmp_path):
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json").to_dict() == plan.to_dict()
     assert "the whole batch of 32" in str(plan).lower()
+
+
+def test_an_optimizer_that_insists_on_values_is_estimated_too():
+    model = dense_net()
+    weights_bytes = sum(4 * variable.value.size for variable in model.trainable_variables)
+    lean = fitroom.estimate(model, 8, optimizer="adafactor", gpu="L4")
+    assert lean.by_kind["weights"] == pytest.approx(weights_bytes, rel=0.01)
+    assert lean.by_kind["optimizer"] < weights_bytes, "Adam keeps two numbers a weight"
 
 
 def test_leaner_optimizers_are_planned_where_they_are_allowed():
