@@ -18,6 +18,7 @@ from fitroom.report.notebook import plan_html
 from fitroom.report.plan_cards import cards_table
 from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plan_text import plain_text, plan_text
+from fitroom.report.plan_words import shown_options
 from sample_estimates import GIB
 from sample_plans import RECOMPUTED, ROUNDED, cut_to, option_of, sample_plan
 from test_terminal import shown
@@ -144,6 +145,15 @@ def test_long_frontier_is_thinned_and_keeps_its_ends_and_the_chosen_one():
     assert (rows[0], rows[-1]) == ("100", "1")
     assert "59" in rows
     assert f"and {100 - len(rows)} more between these" in text
+
+
+def test_long_frontier_keeps_what_leaves_the_batch_whole():
+    plan = long_frontier()
+    whole = option_of(Recipe(remat="blocks"), 5 * GIB, 50.0, RECOMPUTED)
+    assert whole.micro_batch == plan.batch_size
+    with_it = replace(plan, frontier=(*plan.frontier[:43], whole, *plan.frontier[43:]))
+    assert whole in shown_options(with_it, 16)
+    assert len(shown_options(with_it, 16)) <= 18
 
 
 def test_a_plan_that_changes_nothing_says_so():

@@ -104,12 +104,19 @@ def is_chosen(plan: Plan, option: Option) -> bool:
 
 
 def shown_options(plan: Plan, most: int) -> Sequence[Option]:
-    """The frontier, thinned evenly where it has more than `most`; its ends and the chosen one always stay."""
+    """The frontier, thinned evenly where it has many more than `most`.
+
+    Its ends, the chosen one and those that keep the batch whole always stay.
+    """
     every = plan.frontier
     if len(every) <= most:
         return every
     wanted = {round(number * (len(every) - 1) / (most - 1)) for number in range(most)}
-    return [option for number, option in enumerate(every) if number in wanted or is_chosen(plan, option)]
+    return [
+        option
+        for number, option in enumerate(every)
+        if number in wanted or is_chosen(plan, option) or option.micro_batch >= plan.batch_size
+    ]
 
 
 def rate(speed: Speed | None) -> str:
