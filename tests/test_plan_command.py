@@ -107,6 +107,7 @@ def test_a_budget_that_nothing_fits_names_the_smallest_and_a_card(run):
     refuses(done, "1.0 MiB", "the smallest budget that does is", "MiB", "the smallest card that does is")
 
 
+@pytest.mark.slow
 def test_smaller_pictures_are_planned_for_a_file_where_that_is_allowed_and_remembered(python, run):
     needs_the_compiler()
     saved = python("models.py", KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")

@@ -77,7 +77,14 @@ def trained(tmp_path_factory):
     return trained
 
 
-@pytest.mark.parametrize("how", [(8, "keras's"), (4, "keras's"), (8, "own step")], ids=["whole", "cut", "own step"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param((8, "keras's"), id="whole", marks=pytest.mark.slow),
+        pytest.param((4, "keras's"), id="cut"),
+        pytest.param((8, "own step"), id="own step"),
+    ],
+)
 def test_an_update_without_room_for_old_weights_beside_new_ones_is_done_in_place(trained, how):
     roomy, tight = (trained(limit_mib, *how) for limit_mib in (ROOMY_MIB, IN_PLACE_MIB))
     assert not roomy["in place"]
