@@ -14,7 +14,6 @@ where else). `--quick` makes it short, to see that it runs.
 """
 
 import argparse
-import contextlib
 import fcntl
 import functools
 import json
@@ -24,11 +23,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from turns import turn
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fit.jsonl"
@@ -100,11 +99,11 @@ def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def by_turns(arguments: argparse.Namespace, pairs: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Two ways of training by turns; each is a function that trains some steps and gives seconds a step."""
-    with turn(arguments, fcntl.LOCK_SH):
+    with turn(arguments.turns, fcntl.LOCK_SH):
         for pair in pairs.values():
             for way in pair:
                 way()  # compiles, and warms up
-    with turn(arguments, fcntl.LOCK_EX):
+    with turn(arguments.turns, fcntl.LOCK_EX):
         return {name: compared(arguments, *pair) for name, pair in pairs.items()}
 
 
@@ -116,17 +115,6 @@ def compared(arguments: argparse.Namespace, one: Any, other: Any) -> dict[str, A
             found[way].append(way())
     seconds = [round(statistics.median(found[way]), 5) for way in (one, other)]
     return {"ratio": round(seconds[1] / seconds[0], 4), "seconds": dict(zip(WAYS, seconds, strict=True))}
-
-
-@contextlib.contextmanager
-def turn(arguments: argparse.Namespace, kind: int) -> Iterator[None]:
-    """While other benchmarks that were given the same file only compile, or do nothing at all."""
-    if arguments.turns is None:
-        yield
-        return
-    with arguments.turns.open("a") as file:
-        fcntl.flock(file, kind)
-        yield
 
 
 def speed(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from remat import SIZES, turn
+from remat import SIZES
+from turns import turn
 
 RESULTS = Path(__file__).parent / "results" / "plan.jsonl"
 BATCH_SIZE = 256

@@ -13,16 +13,17 @@ can compile side by side; with `--turns FILE` several `measure` wait for one ano
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from turns import turn
 
 RESULTS = Path(__file__).parent / "results" / "remat.jsonl"
 SIZES = {"Xception": 299, "InceptionV3": 299}
@@ -181,17 +182,6 @@ def measured(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
         "gpu": device.description,
         "versions": {"keras": keras.__version__, arguments.backend: __import__(arguments.backend).__version__},
     }
-
-
-@contextlib.contextmanager
-def turn(file: Path | None) -> Iterator[None]:
-    """Nobody else with the same file is being timed."""
-    if file is None:
-        yield
-        return
-    with file.open("a") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
 
 
 def train(arguments: argparse.Namespace, remat: str, *, epochs: int, steps: int, callbacks: list[Any]) -> Any:

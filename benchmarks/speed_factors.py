@@ -108,7 +108,7 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The steps of one line of results."""
     if data["what"] == "measure" and data.get("seconds") and not data.get("out_of_memory"):
         yield data
-    if data["what"] == "speed" and data["gpu"]:  # of benchmarks/fit.py
+    if data["what"] == "speed" and data.get("gpu"):  # of benchmarks/fit.py
         plain, parts = ({"seconds": data[name]["seconds"]["fitroom"]} for name in ("plain", "accumulate"))
         common = data | {"model": data["model"].split()[0], "remat": "none"}
         yield common | plain | {"micro_batch": None}

@@ -14,15 +14,16 @@ timed. timm has to be installed; it is no dependency of fitroom.
 """
 
 import argparse
-import contextlib
-import fcntl
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from turns import turn
 
 RESULTS = Path(__file__).parent / "results" / "torch_twin.jsonl"
 MODEL = "legacy_xception"
@@ -132,17 +133,6 @@ def timed(step: Callable[[], None], steps: int, wait: Callable[[], Any]) -> floa
         step()
     wait()
     return (time.perf_counter() - begun) / steps
-
-
-@contextlib.contextmanager
-def turn(file: Path | None) -> Iterator[None]:
-    """Nobody else with the same file is being timed."""
-    if file is None:
-        yield
-        return
-    with file.open("a") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
 
 
 def stepper(arguments: argparse.Namespace, way: str, device: Any) -> Callable[[], None]:

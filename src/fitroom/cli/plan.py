@@ -40,13 +40,7 @@ _EPILOG = (
 @shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
 @knob_names("--keep", KEEPABLE, "What stays as the model has it")
 @knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
-@click.option(
-    "--prefer",
-    type=click.Choice(["whole-batches", "speed"]),
-    default="whole-batches",
-    show_default=True,
-    help="Whether BatchNormalization has at least 16 samples at once as long as anything else fits.",
-)
+@shared.prefer("samples")
 @click.option("--probe", is_flag=True, help="Time the best few on this machine's card instead of predicting speed.")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

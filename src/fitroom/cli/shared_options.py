@@ -87,5 +87,16 @@ def file(flag: str, text: str, *suffixes: str) -> Decorator:
     return click.option(flag, type=kind, callback=checked_early, metavar="FILE", help=text)
 
 
+def prefer(what: str) -> Decorator:
+    """`--prefer`; `what` is what a batch is of."""
+    return click.option(
+        "--prefer",
+        type=click.Choice(["whole-batches", "speed"]),
+        default="whole-batches",
+        show_default=True,
+        help=f"Whether BatchNormalization has at least 16 {what} at once as long as anything else fits.",
+    )
+
+
 def _words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     return lambda ctx, param, typed: [word for word in words if word.startswith(typed)]

@@ -68,13 +68,7 @@ _EPILOG = (
 @shared.micro_batch("The most pictures at once.  [default: as the plan has it]")
 @knob_names("--keep", KEEPABLE, "What the plan leaves as it is")
 @knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
-@click.option(
-    "--prefer",
-    type=click.Choice(["whole-batches", "speed"]),
-    default="whole-batches",
-    show_default=True,
-    help="Whether BatchNormalization has at least 16 pictures at once as long as anything else fits.",
-)
+@shared.prefer("pictures")
 @shared.precision(
     "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: float32, or what the card does well.",
     "auto",
