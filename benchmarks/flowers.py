@@ -38,7 +38,7 @@ def main() -> None:
         print("RESULT " + json.dumps(plain_keras(arguments)))
         return
     # Both are on the card at once: neither may take most of it in advance, as JAX does.
-    environment = os.environ | {"XLA_CLIENT_MEM_FRACTION": "0.4", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    environment = os.environ | {"XLA_CLIENT_MEM_FRACTION": "0.2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     beside = subprocess.Popen(
         [sys.executable, __file__, *sys.argv[1:], "--plain"], env=environment, stdout=subprocess.PIPE, text=True
     )

@@ -9,6 +9,9 @@ A batch of 256, Adam. `run` trains 20 full batches and a short one twice, and co
 by `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with
 Keras's own accumulation up to the batch. One process each, one line of results/plan.jsonl each; all are timed one by
 one where they name the same `--turns`.
+
+With `--programs FOLDER` a step on JAX is compiled in one process, which may run out of memory as well (`first` tells),
+and timed in another, which finds the programs; `--compile-only` does the first half, several side by side.
 """
 
 import argparse
@@ -18,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,18 @@ RESULTS = Path(__file__).parent / "results" / "plan.jsonl"
 BATCH_SIZE = 256
 FULL_BATCHES = 20
 SHORT_BATCH = 100
+GRID_BATCHES = 8
 GRID = [
     {"precision": precision, "micro_batch": micro_batch, "remat": remat}
-    for precision, micro_batch, remat in product(
-        ("float32", "mixed_bfloat16"), (16, 32, 52, 64, 128, None), ("none", "blocks")
+    for precision, remat, sizes in (
+        ("float32", "none", (16, 32, 43, 52, 64)),
+        ("float32", "blocks", (16, 32, 52, 64, 86, 128)),
+        ("mixed_bfloat16", "none", (16, 32, 52, 64, 86, 128)),
+        ("mixed_bfloat16", "blocks", (16, 32, 52, 64, 86, 128, None)),
     )
+    for micro_batch in sizes
 ]
+"""What fits Xception into 16 GiB on JAX."""
 
 
 def main() -> None:
@@ -61,7 +69,10 @@ def main() -> None:
         if name == "child":
             options.add_argument("what", choices=tuple(CHILDREN))
             options.add_argument("given", type=json.loads)
+            options.add_argument("--brief", action="store_true")
         options.add_argument("--turns", type=Path, help="a file: those that name it are timed one by one")
+        options.add_argument("--programs", type=Path, help="a folder for what JAX compiled")
+        options.add_argument("--compile-only", action="store_true")
         options.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     {"make": make, "run": run, "grid": grid, "user": user, "child": child}[arguments.command](arguments)
@@ -127,20 +138,46 @@ def user(arguments: argparse.Namespace) -> None:
 
 def keep(arguments: argparse.Namespace, what: str, given: dict[str, Any], more: dict[str, Any]) -> bool:
     """Have a child do it and keep its line; whether it ran."""
-    turns = ["--turns", str(arguments.turns)] if arguments.turns else []
-    command = [sys.executable, __file__, "child", what, json.dumps(given), *turns]
-    finished = subprocess.run(
-        command, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}, stdout=subprocess.PIPE, text=True
-    )
-    results = [json.loads(line[7:]) for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
-    found = results[-1] if results else {"failed": f"exit code {finished.returncode}"}
-    line = {"what": what} | given | more | found | {"date": time.strftime("%Y-%m-%d")}
+    first = {}
+    if arguments.programs and given["backend"] == "jax":
+        first = {"first": compiled(arguments, what, given)}
+        if arguments.compile_only or "failed" in first["first"]:
+            return "failed" not in first["first"]
+    found = in_child(arguments, what, given)
+    line = {"what": what} | given | more | first | found | {"date": time.strftime("%Y-%m-%d")}
     line.pop("plan", None)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with arguments.out.open("a") as lines:
         lines.write(json.dumps(line) + "\n")
     print(json.dumps(line), flush=True)
-    return bool(results)
+    return "failed" not in found
+
+
+def compiled(arguments: argparse.Namespace, what: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What came of the process that compiles, which is run unless it was."""
+    words = [Path(str(value)).stem for value in (what, *given.values())]
+    file = arguments.programs / ("-".join(words) + ".json")
+    if not file.exists():
+        found = in_child(arguments, what, given, "--brief")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({name: found[name] for name in ("out_of_memory", "failed") if name in found}))
+    told: dict[str, Any] = json.loads(file.read_text())
+    return told
+
+
+def in_child(arguments: argparse.Namespace, what: str, given: dict[str, Any], *flags: str) -> dict[str, Any]:
+    """What a process of its own finds."""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    command = [sys.executable, __file__, "child", what, json.dumps(given), *flags]
+    if arguments.turns:
+        command += ["--turns", str(arguments.turns)]
+    if arguments.programs:
+        # XLA compiles with the memory in mind that there is, so that programs are for one limit.
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(arguments.programs / str(given["budget_bytes"]))
+        command += ["--programs", str(arguments.programs)]
+    finished = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    results = [json.loads(line[7:]) for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
+    return results[-1] if results else {"failed": f"exit code {finished.returncode}"}
 
 
 def child(arguments: argparse.Namespace) -> None:
@@ -153,41 +190,42 @@ def child(arguments: argparse.Namespace) -> None:
     backend = current_backend()
     backend.fail_at_once()
     device = backend.devices()[0]
-    found = CHILDREN[arguments.what](given, arguments.turns)
+    found = CHILDREN[arguments.what](given, arguments)
     reading = backend.read_memory(device)
     found |= {"peak_bytes": reading.peak_bytes, "limit_bytes": reading.limit_bytes, "gpu": device.description}
     print("RESULT " + json.dumps(found | {"versions": versions(given["backend"])}))
 
 
-def carried_out(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+def carried_out(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """A plan, by `fitroom.fit`."""
     import fitroom
 
-    sizes = [BATCH_SIZE] * FULL_BATCHES + [SHORT_BATCH]
-    return by_fitroom(built(given["model"]), sizes, turns, plan=fitroom.Plan.load(given["plan"]))
+    sizes = [BATCH_SIZE] * (1 if arguments.brief else FULL_BATCHES) + [SHORT_BATCH]
+    return by_fitroom(built(given["model"]), sizes, arguments, plan=fitroom.Plan.load(given["plan"]))
 
 
-def recipe_of_grid(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+def recipe_of_grid(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """A recipe, by `fitroom.fit`."""
     import fitroom
 
     knobs = {name: given[name] for name in ("precision", "micro_batch", "remat")}
-    return by_fitroom(built(given["model"]), [BATCH_SIZE] * FULL_BATCHES, turns, recipe=fitroom.Recipe(**knobs))
+    sizes = [BATCH_SIZE] * (1 if arguments.brief else GRID_BATCHES)
+    return by_fitroom(built(given["model"]), sizes, arguments, recipe=fitroom.Recipe(**knobs))
 
 
-def by_fitroom(model: Any, sizes: list[int], turns: Path | None, **how: Any) -> dict[str, Any]:
+def by_fitroom(model: Any, sizes: list[int], arguments: argparse.Namespace, **how: Any) -> dict[str, Any]:
     """Seconds a batch, and how often memory ran out."""
     import fitroom
 
     def train(data: Any, epochs: int, callbacks: list[Any]) -> Any:
         return fitroom.fit(model, data, epochs=epochs, verbose=0, callbacks=callbacks, shuffle=False, **how)
 
-    history, seconds = timed(train, model, BATCH_SIZE, sizes, turns)
+    history, seconds = timed(train, model, BATCH_SIZE, sizes, arguments)
     told = history.fitroom
     return {"seconds": seconds, "out_of_memory": told["out_of_memory"], "events": told["events"]}
 
 
-def keras_alone(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
+def keras_alone(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """`model.fit`, with Keras's own accumulation."""
     import keras
 
@@ -199,11 +237,14 @@ def keras_alone(given: dict[str, Any], turns: Path | None) -> dict[str, Any]:
     def train(data: Any, epochs: int, callbacks: list[Any]) -> Any:
         return model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks)
 
-    _, seconds = timed(train, model, batch_size, [batch_size] * (FULL_BATCHES * steps), turns)
+    sizes = [batch_size] * ((1 if arguments.brief else FULL_BATCHES) * steps)
+    _, seconds = timed(train, model, batch_size, sizes, arguments)
     return {"seconds": seconds * steps, "accumulation": steps}
 
 
-def timed(train: Callable[..., Any], model: Any, batch_size: int, sizes: list[int], turns: Path | None) -> Any:
+def timed(
+    train: Callable[..., Any], model: Any, batch_size: int, sizes: list[int], arguments: argparse.Namespace
+) -> Any:
     """Train two epochs of batches of these sizes; the history, and the seconds of a batch in the second epoch."""
     import contextlib
 
@@ -222,12 +263,13 @@ def timed(train: Callable[..., Any], model: Any, batch_size: int, sizes: list[in
             return x[: sizes[index]], y[: sizes[index]]
 
     begun = seconds = 0.0
+    epoch_of_turn = 0 if arguments.programs else 1  # what compiles must not keep the others waiting
     with contextlib.ExitStack() as alone:
 
         def begin(epoch: int, logs: Any) -> None:
             nonlocal begun
-            if epoch == 1:
-                alone.enter_context(turn(turns))
+            if epoch == epoch_of_turn and not arguments.brief:
+                alone.enter_context(turn(arguments.turns))
             begun = time.perf_counter()
 
         def end(epoch: int, logs: Any) -> None:
@@ -236,7 +278,7 @@ def timed(train: Callable[..., Any], model: Any, batch_size: int, sizes: list[in
             seconds = (time.perf_counter() - begun) * batch_size / sum(sizes)
 
         watch = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
-        history = train(Batches(), 2, [watch])
+        history = train(Batches(), 1 if arguments.brief else 2, [watch])
     return history, round(seconds, 5)
 
 
@@ -264,7 +306,7 @@ def versions(backend: str) -> dict[str, str]:
     return {"keras": keras.__version__, backend: __import__(backend).__version__}
 
 
-CHILDREN: dict[str, Callable[[dict[str, Any], Path | None], dict[str, Any]]] = {
+CHILDREN: dict[str, Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]]] = {
     "plan": carried_out,
     "recipe": recipe_of_grid,
     "keras": keras_alone,
