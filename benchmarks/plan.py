@@ -263,7 +263,8 @@ def timed(
             return x[: sizes[index]], y[: sizes[index]]
 
     begun = seconds = 0.0
-    epoch_of_turn = 0 if arguments.programs else 1  # what compiles must not keep the others waiting
+    compiles = keras.backend.backend() != "torch" and not arguments.programs
+    epoch_of_turn = 1 if compiles else 0  # the others must not wait for a compiler
     with contextlib.ExitStack() as alone:
 
         def begin(epoch: int, logs: Any) -> None:
