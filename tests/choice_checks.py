@@ -148,6 +148,20 @@ def test_the_optimizer_is_another_only_where_that_is_allowed_and_needed():
     assert "tried all the same" in said
 
 
+def test_the_first_layers_are_frozen_only_where_that_is_allowed_and_needed():
+    asked = {"model": "nets.py:wide", "precision": "float32", "keep": ["micro-batch"], "allow": ["frozen-layers"]}
+    own, _ = prepared(**asked, budget="2GiB", run_dir="trained")
+    assert own.job["frozen_layers"] is None
+    budget = f"{int(0.8 * own.choice.plan.estimate.required_bytes)}B"
+    for given in (budget, budget, "1GiB"):  # then it goes on with what it has; and with more memory, but as it was
+        frozen, said = prepared(**asked | {"budget": given}, run_dir="frozen")
+        model = frozen.network.model
+        assert frozen.job["frozen_layers"] == 1
+        assert len(model.trainable_variables) == len(own.network.model.trainable_variables) - 2
+        assert recipes_of(frozen.choice.plan_for(model), model)
+    assert "the first 1 layers with weights are not trained" in said
+
+
 def test_pictures_are_smaller_only_where_that_is_allowed_and_needed(whole_mib):
     whole = {"precision": "float32", "keep": ["micro-batch", "remat"], "image_size": "auto"}
     own, said = chosen(8000, **whole)

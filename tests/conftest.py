@@ -2,6 +2,7 @@
 fixtures that several files share."""
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -36,3 +37,10 @@ _LONGEST = (
 def pytest_collection_modifyitems(items):
     """The longest come first: one at the end would leave the other cores idle."""
     items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
+@pytest.fixture
+def loops_as_on_a_card(monkeypatch):
+    """On a CPU JAX would have the parts of a batch follow each other; on a card they run in a loop."""
+    if os.environ.get("KERAS_BACKEND") == "jax":
+        monkeypatch.setattr("fitroom.backends.jax.stepper.MOST_UNROLLED", 0)

@@ -32,8 +32,9 @@ from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
 from fitroom.train.batch import cut_sizes
 from step_cases import FIRST, LATER, compiled, dense, dense_batch, mean_of_each, state_of, tagger
-from step_checks import assert_identical
+from step_checks import assert_close, assert_identical
 
+pytestmark = pytest.mark.usefixtures("loops_as_on_a_card")
 MIB = 1024**2
 OUT_OF_MEMORY = jax.errors.JaxRuntimeError(
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes. (planted)"
@@ -395,6 +396,22 @@ def test_what_a_program_needs_grows_with_the_samples_at_once():
         stepper.train(dense_batch(200), micro_batch)
     whole, cut = (program.needed_bytes for program in stepper._programs._kept.values())
     assert cut + 100 * 4000 * 4 < whole
+
+
+def test_parts_that_follow_each_other_on_a_cpu_come_to_what_a_loop_of_them_does(monkeypatch):
+    def trained():
+        model = compiled(lambda x: layers.Dense(3)(layers.BatchNormalization()(layers.Dense(8)(x))), loss="mse")
+        stepper = stepper_of(model)
+        for _ in range(2):
+            stepper.train(dense_batch(20), 6)
+        [program] = stepper._programs._kept.values()
+        return state_of(model), "while(" in program.compiled.as_text()
+
+    looped, has_loop = trained()
+    monkeypatch.setattr("fitroom.backends.jax.stepper.MOST_UNROLLED", 4)
+    unrolled, has_none = trained()
+    assert (has_loop, has_none) == (True, False)
+    assert_close(unrolled, looped)
 
 
 # Programs on disk.

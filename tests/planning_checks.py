@@ -14,6 +14,7 @@ from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import difference, model_digest
 from fitroom.planning.planner import Planner, Question
 from fitroom.planning.room import Room
+from fitroom.train.planned import recipes_of
 from sample_estimates import small_estimate
 
 MIB = 2**20
@@ -178,10 +179,41 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     assert smaller.recipe.image_size == 32
     assert difference(smaller.model_digest, model_digest(residual_net(32))) is None
     assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
-    with pytest.raises(NothingFitsError):
+    with pytest.raises(
+        NothingFitsError, match="Pictures of 32 x 32 were allowed and cannot be: The net cannot be built"
+    ):
         planner(int(0.9 * smallest_bytes), model, **sized | {"rebuild": too_small}).plan()
     with pytest.raises(InputError, match="one size of pictures"):
         Question(model=model, batch_size=8, allow=frozenset({"image_size"}))
+
+
+def test_layers_are_frozen_only_where_that_is_allowed_and_no_more_of_them_than_it_takes():
+    layers = [keras.layers.Dense(600, activation="relu", name=f"hidden_{number}") for number in range(7)]
+    deep = keras.Sequential([keras.Input((600,)), *layers, keras.layers.Dense(5)])
+    scripted = Scripted(factor=1.0, recomputed_factor=1.0)
+    trained = len(deep.trainable_variables)
+
+    def frozen_at(part, allow=frozenset({"frozen_layers"})):
+        return planner(int(part * whole), deep, scripted=scripted, batch_size=8, allow=allow).plan()
+
+    with pytest.raises(NothingFitsError) as refused:
+        planner(MIB, deep, scripted=scripted, batch_size=8).plan()
+    whole = refused.value.smallest_bytes
+    assert frozen_at(1.1).recipe.frozen_layers is None
+    numbers = [frozen_at(part).recipe.frozen_layers for part in (0.9, 0.7, 0.6, 0.3)]
+    assert numbers == [2, 4, 4, 7], "a quarter, half, half, all but the last"
+    with pytest.raises(NothingFitsError):
+        frozen_at(0.9, allow=frozenset())
+    plan = frozen_at(0.7)
+    assert [change.effect for change in plan.changes if change.knob == "frozen_layers"] == ["the task itself"]
+    assert len(deep.trainable_variables) == trained, "planning leaves the model as it was"
+    deep.compile("adam", "mse")
+    with pytest.raises(InputError, match="first 4 of 8 layers with weights untrained, up to 'hidden_3'") as refused:
+        recipes_of(plan, deep)
+    assert "fitroom.freeze(model, 4)" in refused.value.hint
+    fitroom.freeze(deep, 4)
+    deep.compile("adam", "mse")
+    assert recipes_of(plan, deep)[0].micro_batch == plan.recipe.micro_batch
 
 
 def test_the_fallbacks_take_less_and_less(model):

@@ -14,6 +14,8 @@ from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
 from step_cases import CASES, CUTS, FIRST, LATER, MICRO_BATCHES, compiled, dense, dense_batch, state_of
 
+pytestmark = pytest.mark.usefixtures("loops_as_on_a_card")
+
 
 def step_of(model):
     return current_backend().stepper(model, jit=None)

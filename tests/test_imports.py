@@ -57,6 +57,7 @@ def test_the_public_names_are_these():
         "estimate",
         "find_card",
         "fit",
+        "freeze",
         "max_batch",
         "open_run",
         "plan",

@@ -136,7 +136,7 @@ def test_every_card_of_the_catalogue_is_answered_for(run):
     ("arguments", "words"),
     [
         (["--keep", "precison"], ["precison", "'precision'", "precision, remat, micro-batch, jit"]),
-        (["--allow", "image-size,colour"], ["colour", "known are: image-size, optimizer"]),
+        (["--allow", "image-size,colour"], ["colour", "known are: image-size, optimizer, frozen-layers"]),
         (["--precision", "mixed_float61"], ["Unknown precision", "known are: auto, float32"]),
         (["--gpu", "RTX 3600"], ["Unknown GPU", "RTX 3060"]),
         (["--budget", "12 bananas"], ["12 bananas", "12GiB"]),

@@ -19,6 +19,7 @@ from fitroom.estimating.cards import find_card as find_card
 from fitroom.estimating.estimate import estimate as estimate
 from fitroom.estimating.result import Estimate as Estimate
 from fitroom.estimating.timeline import Timeline as Timeline
+from fitroom.planning.freeze import freeze as freeze
 from fitroom.planning.max_batch import MaxBatch as MaxBatch
 from fitroom.planning.max_batch import max_batch as max_batch
 from fitroom.planning.plan import plan as plan

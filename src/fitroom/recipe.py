@@ -23,6 +23,7 @@ EFFECTS: dict[str, Effect] = {
     "keras_accumulation": "batch statistics",
     "optimizer": "the task itself",
     "image_size": "the task itself",
+    "frozen_layers": "the task itself",
 }
 """By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
 looks at the batch as a whole."""
@@ -60,6 +61,9 @@ class Recipe:
     image_size: int | None = None
     """Height and width of the pictures, for a model that leaves them open."""
 
+    frozen_layers: int | None = None
+    """How many of the first layers with weights are left untrained."""
+
     def __post_init__(self) -> None:
         if self.precision not in (None, *PRECISIONS):
             known = f"known are: {', '.join(PRECISIONS)}"
@@ -69,12 +73,14 @@ class Recipe:
         if not isinstance(self.remat, Remat) and self.remat not in (None, *REMAT_NAMES):
             more = f"known are: {', '.join(REMAT_NAMES)}; or fitroom.Remat(budget='6GiB')"
             raise UnknownNameError("remat", str(self.remat), REMAT_NAMES, more=more)
-        for name in ("micro_batch", "keras_accumulation"):
+        for name in ("micro_batch", "keras_accumulation", "frozen_layers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(
                     f"`{name}` must be at least 1. Received: {name}={value}.",
-                    hint="leave it out for the whole batch at once",
+                    hint="leave it out to train all layers"
+                    if name == "frozen_layers"
+                    else "leave it out for the whole batch at once",
                 )
         if self.micro_batch is not None and (self.keras_accumulation or 1) > 1:
             raise InputError(

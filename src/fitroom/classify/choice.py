@@ -23,6 +23,9 @@ class Choice:
     precision: Precision
     image_size: int
     optimizer: str
+    frozen_layers: int | None
+    """How many of the first layers are not trained, where the plan says so."""
+
     recipe: Recipe
     """How a step is carried out: the plan's, or what to begin with where there is no plan."""
 
@@ -39,6 +42,7 @@ class Choice:
             precision=Precision(**job["precision"]),
             image_size=job["image_size"],
             optimizer=job["optimizer"],
+            frozen_layers=job.get("frozen_layers"),
             recipe=plan.recipe if plan else Recipe(**begun_with),
             plan=plan,
             why=job["recipe_why"],
@@ -58,6 +62,7 @@ class Choice:
             "precision": self.precision.to_dict(),
             "image_size": self.image_size,
             "optimizer": self.optimizer,
+            "frozen_layers": self.frozen_layers,
             "recipe": recipe,
             "recipe_why": self.why,
             "plan": self.plan.to_dict() if self.plan else None,
@@ -96,6 +101,8 @@ class Choice:
             yield f"pictures stay at {own_size} x {own_size}"
         if self.optimizer != options.optimizer:
             yield f"the optimizer is {self.optimizer} in place of {options.optimizer}, as was allowed: it keeps less"
+        if self.frozen_layers:
+            yield f"the first {self.frozen_layers} layers with weights are not trained, as was allowed"
 
 
 def is_asked_again(options: TrainOptions, job: dict[str, Any]) -> bool:

@@ -115,6 +115,7 @@ class Chooser:
             precision=precision,
             image_size=recipe.image_size or self.source.image_size or 0,
             optimizer=recipe.optimizer or self.options.optimizer,
+            frozen_layers=recipe.frozen_layers or self.phase.frozen_layers,
             recipe=recipe if plan else Recipe(micro_batch=recipe.micro_batch, jit=recipe.jit, remat=recipe.remat),
             plan=plan,
             why=why,

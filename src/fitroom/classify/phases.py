@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fitroom.backends.keras_freezing import freeze_first
 from fitroom.classify.network import Network
 from fitroom.classify.records import MODEL_FILE
 from fitroom.train.run.place import RUN_FILE, read_run
@@ -29,6 +30,9 @@ class Phase:
     frozen: bool
     """Whether the head is trained alone."""
 
+    frozen_layers: int | None = None
+    """How many of the first layers are not trained in any case."""
+
     is_last: bool = True
     after: "Phase | None" = None
 
@@ -40,6 +44,8 @@ class Phase:
             for inner in layer._flatten_layers() if self.after is not None else ():
                 if type(inner).__name__ == "BatchNormalization":
                     inner.trainable = False
+        if self.frozen_layers:
+            freeze_first(network.model, self.frozen_layers)
 
 
 def phases_of(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[Phase]:

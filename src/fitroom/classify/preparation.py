@@ -49,7 +49,7 @@ def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] 
     source = _source(options, kept)
     own_size = source.image_size or 0
     pictures = load_pictures(options, own_size, view.said)
-    phases = phases_of(options.epochs, freeze=options.freezes, unfreeze_after=options.unfreeze_after)
+    phases = _phases(options, kept.get("frozen_layers") if kept else None)
     goes_on = kept is not None and is_asked_again(options, kept)
     if kept is not None and goes_on:
         choice = Choice.of_job(kept)
@@ -70,6 +70,7 @@ def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] 
             view.said(line)
     if choice.image_size != own_size:
         pictures = load_pictures(options, choice.image_size, lambda text: None)
+    phases = _phases(options, choice.frozen_layers)
     network = _network(options, choice, source, pictures)
     asked, options = options, replace(options, optimizer=choice.optimizer)
     rate = learning_rate(phases[-1], options, network)
@@ -92,6 +93,11 @@ def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] 
         choice=choice,
         job=job,
     )
+
+
+def _phases(options: TrainOptions, frozen_layers: int | None) -> list[Phase]:
+    phases = phases_of(options.epochs, freeze=options.freezes, unfreeze_after=options.unfreeze_after)
+    return [replace(phase, frozen_layers=frozen_layers) for phase in phases]
 
 
 def _machine(options: TrainOptions, kept: dict[str, Any] | None, view: Listener) -> Machine:

@@ -2,6 +2,7 @@
 
 import operator
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,13 @@ def estimate(
         measure=measure,
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
-    if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
-        from fitroom.estimating.remat_budget import trace_within_budget
+    with _frozen(model, recipe):
+        if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
+            from fitroom.estimating.remat_budget import trace_within_budget
 
-        traced, recipe = trace_within_budget(trace, model, request)
-    else:
-        traced = trace(model, request)
+            traced, recipe = trace_within_budget(trace, model, request)
+        else:
+            traced = trace(model, request)
     return Estimate(
         peak_bytes=traced.timeline.peak_bytes,
         required_bytes=traced.required_bytes,
@@ -106,6 +108,14 @@ def estimate(
         versions=traced.versions,
         notes=(*card_notes, *_remat_note(model, recipe, training=training), *traced.notes),
     )
+
+
+def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
+    if recipe.frozen_layers is None:
+        return nullcontext()
+    from fitroom.backends.keras_freezing import frozen_first  # it brings NumPy
+
+    return frozen_first(model, recipe.frozen_layers)
 
 
 def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:

@@ -7,11 +7,15 @@ from fitroom.errors import InputError, UnknownNameError
 KEEPABLE = ("precision", "remat", "micro-batch", "jit")
 """What `keep` may name: these stay as the model has them."""
 
-ALLOWABLE = ("image-size", "optimizer")
+ALLOWABLE = ("image-size", "optimizer", "frozen-layers")
 """What `allow` may name: these are never turned unasked, and no further than memory wants it."""
 
 LEAN_OPTIMIZERS = ("adafactor", "lion", "sgd")
 """What `allow="optimizer"` tries, by how little the training differs from Adam's; each has fewer slots."""
+
+FROZEN_PARTS = (0.25, 0.5, 0.75, 1.0)
+"""Of the layers with weights, which `allow="frozen-layers"` leaves untrained from the first on; the last one is always
+trained."""
 
 
 def knobs_of(option: str, named: str | Iterable[str], known: tuple[str, ...]) -> frozenset[str]:

@@ -54,13 +54,13 @@ class LargestBatch:
 
     def _subject(self, batch_size: int) -> Subject:
         return Subject(
-            model=self._model,
             variant=self._variant,
             batch_size=batch_size,
             may_recompute=True,
             may_cut=False,
             covers=self._covers,
             seconds=None,
+            **Subject.bytes_of(self._model, batch_size),
         )
 
     def _fits(self, candidate: Candidate) -> bool:

@@ -47,7 +47,7 @@ def plan(
         gpu: the card, by name; with neither, the card in this machine.
         precision: a Keras dtype policy; "auto" frees it to what the card does well; None keeps the model's.
         keep: knobs that stay as the model has them: "precision", "remat", "micro-batch", "jit".
-        allow: knobs that may change the task where nothing else fits: "image-size", "optimizer".
+        allow: knobs that may change the task where nothing else fits: "optimizer", "image-size", "frozen-layers".
         prefer: "speed" takes micro-batches below 16 samples also where BatchNormalization would rather have more.
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
 from fitroom.budget import Budget
 from fitroom.errors import InputError, NothingFitsError, UnknownNameError
 from fitroom.estimating.cards import Card
@@ -12,7 +13,7 @@ from fitroom.estimating.result import Estimate
 from fitroom.planning.candidate import Candidate
 from fitroom.planning.choosing import Priced, has_enough
 from fitroom.planning.covers import Covers
-from fitroom.planning.knobs import LEAN_OPTIMIZERS
+from fitroom.planning.knobs import FROZEN_PARTS, LEAN_OPTIMIZERS
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
@@ -65,6 +66,8 @@ class Question:
                 f"The model {self.model.name!r} is built for one size of pictures, so another cannot be planned.",
                 hint="give `rebuild`, a function that makes the model for a size; or `fitroom plan` with its name",
             )
+        if "frozen_layers" in self.allow:
+            layers_with_weights(self.model)  # raises where they have no order
 
 
 class Planner:
@@ -85,6 +88,7 @@ class Planner:
         self._models: dict[int | None, Any] = {None: question.model}
         self._covers: dict[Any, Covers | None] = {}
         self._memory = Memory(self._backend)
+        self._why_no_smaller: str | None = None
 
     def plan(self, *, probe: bool = False) -> Plan:
         """The best within what changes least; the task itself only where nothing else fits.
@@ -108,8 +112,8 @@ class Planner:
             best = best or found
         if best is None:
             assert last is not None, "there is at least one stage"
-            raise _with_a_card(last, self._backend)
-        return best
+            raise _with_a_card(last, self._backend, self._why_no_smaller)
+        return replace(best, notes=(*best.notes, self._why_no_smaller)) if self._why_no_smaller else best
 
     def guess(self, room: Room) -> Option | None:
         """What a plan for another room would most likely be, by what was learnt in this one."""
@@ -136,9 +140,10 @@ class Planner:
         model, key = self._model_at(variant.image_size), (variant.precision, variant.image_size)
         if key not in self._covers:
             self._covers[key] = Covers.of_model(model, variant.precision)
-        step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
+        with frozen_first(model, variant.frozen_layers):
+            step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
+            sizes = Subject.bytes_of(model, self._question.batch_size)
         return Subject(
-            model=model,
             variant=variant,
             batch_size=self._question.batch_size,
             may_recompute="remat" not in self._question.keep,
@@ -146,6 +151,7 @@ class Planner:
             micro_batch=self._question.micro_batch,
             covers=self._covers[key],
             seconds=step_time.seconds if step_time else None,
+            **sizes,
         )
 
     def _stages(self, card: Card) -> Iterator[list[Variant]]:
@@ -154,14 +160,13 @@ class Planner:
         yield plain
         if "optimizer" in self._question.allow:
             yield [replace(variant, optimizer=name) for variant in plain for name in LEAN_OPTIMIZERS]
-        if "image_size" in self._question.allow:
-            optimizers = (None, *LEAN_OPTIMIZERS) if "optimizer" in self._question.allow else (None,)
-            for size in self._smaller_sizes():
-                try:
-                    self._model_at(size)
-                except InputError:  # too small for it, and so is what is smaller
-                    return
-                yield [replace(variant, image_size=size, optimizer=name) for variant in plain for name in optimizers]
+        optimizers = (None, *LEAN_OPTIMIZERS) if "optimizer" in self._question.allow else (None,)
+        leaner = [replace(variant, optimizer=name) for variant in plain for name in optimizers]
+        size = None
+        for size in self._smaller_sizes():
+            yield [replace(variant, image_size=size) for variant in leaner]
+        for number in self._frozen_numbers():
+            yield [replace(variant, image_size=size, frozen_layers=number) for variant in leaner]
 
     def _precisions(self, card: Card) -> list[str]:
         own = self._own.precision
@@ -180,10 +185,28 @@ class Planner:
     def _jit(self) -> bool | None:
         return self._own.jit if self._own.jit is None or "jit" in self._question.keep else True
 
-    def _smaller_sizes(self) -> list[int]:
+    def _smaller_sizes(self) -> Iterator[int]:
+        """Of pictures, as far as that is allowed and the model can be built for them."""
+        if "image_size" not in self._question.allow:
+            return
         own = self._question.model.inputs[0].shape[1] or 0
         sizes = range(own - own % _PIXELS_STEP or own, int(_SMALLEST_PART * own) - 1, -_PIXELS_STEP)
-        return [size for size in sizes if size < own]
+        for size in sizes:
+            if size < own:
+                try:
+                    self._model_at(size)
+                except InputError as error:  # too small for it, and so is what is smaller
+                    self._why_no_smaller = f"Pictures of {size} x {size} were allowed and cannot be: {error.message}"
+                    return
+                yield size
+
+    def _frozen_numbers(self) -> list[int]:
+        """How many of the first layers may stay untrained, the fewest first."""
+        if "frozen_layers" not in self._question.allow:
+            return []
+        own, count = num_frozen(self._question.model), len(layers_with_weights(self._question.model))
+        numbers = {min(round(part * count), count - 1) for part in FROZEN_PARTS}
+        return sorted(number for number in numbers if number > own)
 
     def _model_at(self, image_size: int | None) -> Any:
         if image_size not in self._models:
@@ -223,6 +246,9 @@ class Planner:
         candidate = chosen.candidate
         frontier = tuple(self._option(search, one) for one in search.frontier(chosen))
         found = search.estimates[candidate.key]
+        model = self._model_at(candidate.variant.image_size)
+        with frozen_first(model, candidate.variant.frozen_layers):
+            digest = model_digest(model)
         return Plan(
             recipe=candidate.recipe,
             batch_size=self._question.batch_size,
@@ -238,7 +264,7 @@ class Planner:
             model=self._question.model.name,
             backend=self._backend,
             gpu=self._room.card.name,
-            model_digest=model_digest(self._model_at(candidate.variant.image_size)),
+            model_digest=digest,
             notes=(*self._room.notes, *found.notes),
         )
 
@@ -272,18 +298,16 @@ def precision_for(card: Card) -> str:
     return "mixed_float16" if card.fp16_flops else "float32"
 
 
-def _with_a_card(error: NothingFitsError, backend: str) -> NothingFitsError:
-    """The error with the smallest card of the catalogue that would do."""
+def _with_a_card(error: NothingFitsError, backend: str, and_why: str | None) -> NothingFitsError:
+    """The error with the smallest card of the catalogue that would do, and with what else could not be."""
     from fitroom.estimating.cards import all_cards
 
     rooms = [(Budget.of(card.name, backend=backend).bytes, card) for card in all_cards() if card.vendor == "NVIDIA"]
     enough = [(size, card) for size, card in rooms if size >= error.smallest_bytes]
-    if not enough:
-        return error
-    _, card = min(enough, key=lambda pair: pair[0])
+    card = min(enough, key=lambda pair: pair[0])[1] if enough else None
     return NothingFitsError(
-        error.message,
+        f"{error.message} {and_why}" if and_why else error.message,
         smallest_bytes=error.smallest_bytes,
         recipe=error.recipe,
-        hint=f"{error.hint}; the smallest card that does is {card.name}",
+        hint=f"{error.hint}; the smallest card that does is {card.name}" if card else error.hint,
     )

@@ -13,9 +13,9 @@ def seconds_of_step(model: Any, batch_size: int, recipe: Recipe, *, optimizer: A
     """Of one optimizer step. The steps are of a twin with values of its own, so that the model stays as it is."""
     from fitroom.train.step import Step
 
-    twin = _twin(model, optimizer or recipe.optimizer, loss)
+    twin = _twin(model, optimizer or recipe.optimizer, loss, recipe.frozen_layers)
     x, y = _batch(twin, batch_size, recipe)
-    step = Step(twin, recipe=replace(recipe, input_dtype=None, optimizer=None, image_size=None))
+    step = Step(twin, recipe=replace(recipe, input_dtype=None, optimizer=None, image_size=None, frozen_layers=None))
     step(x, y)  # compiles, and makes the optimizer's variables
     begun = time.perf_counter()
     for _ in range(_STEPS):
@@ -23,12 +23,15 @@ def seconds_of_step(model: Any, batch_size: int, recipe: Recipe, *, optimizer: A
     return (time.perf_counter() - begun) / _STEPS
 
 
-def _twin(model: Any, optimizer: Any, loss: Any) -> Any:
+def _twin(model: Any, optimizer: Any, loss: Any, frozen_layers: int | None) -> Any:
     import keras
 
+    from fitroom.backends.keras_freezing import freeze_first
     from fitroom.backends.prepared import DEFAULT_OPTIMIZER, default_loss
 
     twin = keras.models.clone_model(model)
+    if frozen_layers:
+        freeze_first(twin, frozen_layers)
     own = model.optimizer if model.compiled else DEFAULT_OPTIMIZER
     found = keras.optimizers.get(optimizer or own)
     twin.compile(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from fitroom.backends.keras_remat import resident_bytes
@@ -27,7 +26,6 @@ _SLOTS = {"adafactor": 0, "lion": 1, "sgd": 0}
 class Subject:
     """What can be trained, and how."""
 
-    model: Any
     variant: Variant
     batch_size: int
     may_recompute: bool
@@ -35,11 +33,26 @@ class Subject:
     micro_batch: int | None = None
     """The most samples at once, where that is settled."""
 
+    weights_bytes: int
+    """Of all that is trained."""
+
+    resident_bytes: int
+    """What is there through the whole step, with the model's own optimizer."""
+
     covers: Covers | None = field(repr=False)
     """None where the layers form no graph."""
 
     seconds: SecondsOfStep | None = field(repr=False)
     """None where the work of the model cannot be counted."""
+
+    @staticmethod
+    def bytes_of(model: Any, batch_size: int) -> dict[str, int]:
+        """Those two of a model."""
+        weights = model.trainable_variables
+        return {
+            "weights_bytes": sum(num_bytes(each.shape, each.dtype) for each in weights),
+            "resident_bytes": resident_bytes(model, batch_size),
+        }
 
     def sizes(self) -> list[int]:
         """The micro-batches that even parts of the batch come to, the largest first."""
@@ -88,20 +101,12 @@ class Subject:
             seconds=self._seconds(micro_batch, cover),
         )
 
-    @cached_property
-    def _weights_bytes(self) -> int:
-        return sum(num_bytes(each.shape, each.dtype) for each in self.model.trainable_variables)
-
-    @cached_property
-    def _resident_bytes(self) -> int:
-        found = resident_bytes(self.model, self.batch_size)
-        if self.variant.optimizer in _SLOTS:  # in place of Adam's two, which is what the model is taken to have
-            found += (_SLOTS[self.variant.optimizer] - 2) * self._weights_bytes
-        return max(found, self._weights_bytes)
-
     def _fixed_bytes(self, micro_batch: int) -> int:
         """What is there through the whole step; where the batch is cut, also the sum of its gradients."""
-        return self._resident_bytes + (self._weights_bytes if micro_batch < self.batch_size else 0)
+        found = self.resident_bytes
+        if self.variant.optimizer in _SLOTS:  # in place of Adam's two, which is what the model is taken to have
+            found += (_SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
+        return max(found, self.weights_bytes) + (self.weights_bytes if micro_batch < self.batch_size else 0)
 
     def _seconds(self, micro_batch: int, cover: Cover | None) -> float:
         if self.seconds is None:

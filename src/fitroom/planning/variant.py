@@ -19,6 +19,7 @@ class Variant:
     """None for the model's own; likewise below."""
 
     image_size: int | None = None
+    frozen_layers: int | None = None
 
     def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
         """With the rest of the knobs."""
@@ -28,6 +29,7 @@ class Variant:
             input_dtype=self.input_dtype,
             optimizer=self.optimizer,
             image_size=self.image_size,
+            frozen_layers=self.frozen_layers,
             micro_batch=micro_batch,
             remat=remat,  # type: ignore[arg-type]
         )
@@ -36,7 +38,7 @@ class Variant:
         """What differs from the user's own way."""
         differing = (
             (knob, getattr(own, knob), getattr(self, knob))
-            for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size")
+            for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size", "frozen_layers")
         )
         return tuple(
             Change(knob=knob, before=_said(before), after=_said(after), effect=EFFECTS[knob])

@@ -71,6 +71,7 @@ def _columns(plan: Plan, options: Sequence[Option], sheet: Sheet, *, brief: bool
         *knob("jit", lambda option: words.jit_words(option.recipe)),
         *knob("optimizer", lambda option: option.recipe.optimizer or "own"),
         *knob("pixels", lambda option: str(option.recipe.image_size or "own"), "right"),
+        *knob("frozen", lambda option: str(option.recipe.frozen_layers or "own"), "right"),
         _Column("needs\nat least", [needed(option) for option in options], "right"),
         _Column("samples\na second", [words.rate(option.speed) for option in options], "right"),
         _Column("changes", [_effects(option) for option in options], may_wrap=True),

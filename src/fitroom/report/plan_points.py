@@ -107,6 +107,7 @@ def _groups(plan: Plan, options: list[Option]) -> list[str]:
         lambda option: words.jit_words(option.recipe),
         lambda option: option.recipe.optimizer or "",
         lambda option: f"{option.recipe.image_size} pixels" if option.recipe.image_size else "",
+        lambda option: f"{option.recipe.frozen_layers} layers not trained" if option.recipe.frozen_layers else "",
     )
     differing = [knob for knob in knobs if len({knob(option) for option in options}) > 1]
     return [", ".join(filter(None, (knob(option) for knob in differing))) or "fits" for option in options]

@@ -9,7 +9,13 @@ from fitroom.recipe import Recipe
 from fitroom.report.words import backend_name
 from fitroom.units import format_bytes
 
-_KNOBS = {"micro_batch": "micro-batch", "remat": "recomputed", "input_dtype": "input", "image_size": "image size"}
+_KNOBS = {
+    "micro_batch": "micro-batch",
+    "remat": "recomputed",
+    "input_dtype": "input",
+    "image_size": "image size",
+    "frozen_layers": "frozen layers",
+}
 _SPEED_METHODS = {"roofline": "by the roofline of the card", "measured": "measured on the card"}
 
 NO_GRAPH = "the layers form no graph whose work could be counted"
@@ -41,6 +47,7 @@ def recipe_words(recipe: Recipe, batch_size: int, *, precision: str | None = Non
         jit_words(recipe),
         recipe.optimizer,
         f"{recipe.image_size} x {recipe.image_size} pixels" if recipe.image_size else None,
+        f"first {recipe.frozen_layers} layers not trained" if recipe.frozen_layers else None,
     ]
     return ", ".join(part for part in parts if part)
 
@@ -141,5 +148,5 @@ def seconds(duration: float) -> str:
 def _settings(plan: Plan, recipe: Recipe) -> tuple[object, ...]:
     """All that tells recipes apart, whether it is said or left as the model has it: a plan that was saved says more."""
     own = next((change.before for change in plan.changes if change.knob == "precision"), plan.estimate.precision)
-    others = (recipe.jit, recipe.optimizer, recipe.image_size, recipe.input_dtype)
+    others = (recipe.jit, recipe.optimizer, recipe.image_size, recipe.frozen_layers, recipe.input_dtype)
     return (recipe.samples_at_once(plan.batch_size), recipe.remat or "none", recipe.precision or own, *others)

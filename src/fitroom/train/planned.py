@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
+from fitroom.backends.keras_freezing import layers_with_weights, num_frozen
 from fitroom.backends.keras_layers import precision_of
 from fitroom.errors import InputError, ModelError
 from fitroom.planning.identity import difference, model_digest, renamed
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
+from fitroom.remat.graph import functional_of
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 from fitroom.train.structure import leaves
@@ -16,7 +18,7 @@ from fitroom.train.structure import leaves
 KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
 """Those of a recipe that a training turns by itself."""
 
-_LEFT_TO_OTHERS = ("optimizer", "image_size", "input_dtype")
+_LEFT_TO_OTHERS = ("optimizer", "image_size", "frozen_layers", "input_dtype")
 """The user's to turn, which is looked at here; of the last the data decide."""
 
 
@@ -35,6 +37,7 @@ def opened(plan: Any) -> Plan:
 def recipes_of(plan: Plan, model: Any) -> tuple[Recipe, ...]:
     """How to train a built model, then what to go on with where memory runs out. Refuses a plan made for another."""
     _check_backend(plan)
+    _check_frozen(plan, model)
     own = model_digest(model)
     _check_model(plan, model, own)
     _check_knobs(plan, model)
@@ -65,6 +68,19 @@ def _check_backend(plan: Plan) -> None:
         raise InputError(
             f"The plan was made for the {plan.backend} backend, and this is {name}.",
             hint=f"set KERAS_BACKEND={plan.backend} before Keras is imported, or make a plan here",
+        )
+
+
+def _check_frozen(plan: Plan, model: Any) -> None:
+    wanted = plan.recipe.frozen_layers
+    if not wanted or functional_of(model) is None:
+        return
+    layers, found = layers_with_weights(model), num_frozen(model)
+    if found < wanted < len(layers):
+        raise InputError(
+            f"The plan leaves the first {wanted} of {len(layers)} layers with weights untrained, up to "
+            f"{layers[wanted - 1].name!r}; of the model {found} are.",
+            hint=f"fitroom.freeze(model, {wanted}) and model.compile(...) before `fit`",
         )
 
 

@@ -35,8 +35,8 @@ class _Sums(NamedTuple):
 class CutStep:
     """The step of a compiled model whose batches are cut into parts of these sizes.
 
-    `train` and `test` take and return what Keras's `train_step` and `test_step` do. `looped` False runs part after part
-    from Python, for a model that is not compiled.
+    `train` and `test` take and return what Keras's `train_step` and `test_step` do. With `looped` False part follows
+    part: in a model that is not compiled, and in programs for a CPU, which is slow in loops.
     """
 
     def __init__(self, model: Any, objective: Objective, sizes: Sequence[int], *, looped: bool = True) -> None:

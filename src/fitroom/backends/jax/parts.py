@@ -33,7 +33,7 @@ def _taken(array: Any, start: Any, size: int) -> Any:
 def over_parts(do: DoPart, carry: Any, data: Any, sizes: Sequence[int], rows: Any, *, looped: bool) -> tuple[Any, Any]:
     """Do something for each part and its row of `rows`: the last carry, and what was stacked.
 
-    Parts of one size run in one loop of the compiled program; `looped` False runs them one by one.
+    Parts of one size run in one loop of the compiled program; with `looped` False there is none.
     """
     first, start, stacked = 0, 0, []
     for size, equal in itertools.groupby(sizes):

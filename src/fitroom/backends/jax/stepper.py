@@ -21,6 +21,10 @@ from fitroom.errors import StateLostError
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch, cut_sizes
 
+MOST_UNROLLED = 16
+"""Parts of a batch that stand one after another in a program for the CPU. Within a loop XLA has only its slowest
+convolution for it, 25 times slower; more parts than these would take too long to compile."""
+
 StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 """`logs, new_state = step(state, data)`, as Keras's steps on JAX are."""
 
@@ -117,7 +121,8 @@ class JaxStepper:
             self.objective.check_can_cut(of)
             self.objective.try_losses(batch, self.predict)
             sizes = cut_sizes(batch.size, micro_batch)
-            self._cuts[key] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit))
+            unrolled = jax.default_backend() == "cpu" and len(sizes) <= MOST_UNROLLED
+            self._cuts[key] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
         return self._cuts[key]
 
     def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""The first layers of a model left untrained, for the time of a look at it or for good."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fitroom.errors import InputError, ModelError
+from fitroom.remat.graph import functional_of, layer_graph
+
+
+def layers_with_weights(model: Any) -> list[Any]:
+    """In the order in which data run through them; a backbone inside the model with each of its layers."""
+    if functional_of(model) is None:
+        raise ModelError(
+            f"Which layers of {model.name!r} come first cannot be told: its `call` is Python code of its own.",
+            hint="set `trainable = False` on layers of your choice, compile, and leave frozen layers out of the recipe",
+        )
+    operations = {id(call.operation): call.operation for call in layer_graph(model).calls if not call.enters}
+    return [each for each in operations.values() if getattr(each, "weights", ())]
+
+
+def num_frozen(model: Any) -> int:
+    """How many of the first layers are not trained."""
+    layers = layers_with_weights(model)
+    return next((number for number, layer in enumerate(layers) if layer.trainable_variables), len(layers))
+
+
+def freeze_first(model: Any, number: int) -> None:
+    """Leave the first `number` layers with weights untrained. A compiled model has to be compiled again."""
+    for layer in _first(model, number):
+        layer.trainable = False
+
+
+@contextmanager
+def frozen_first(model: Any, number: int | None) -> Iterator[None]:
+    """The same for the time of the block."""
+    if not number:
+        yield
+        return
+    layers = [inner for layer in _first(model, number) for inner in layer._flatten_layers()]
+    # From the outside in: a layer hands its flag down to what it holds.
+    flags = [(layer, layer.trainable) for layer in layers]
+    flags += [(variable, variable.trainable) for layer in layers for variable in layer.variables]
+    freeze_first(model, number)
+    try:
+        yield
+    finally:
+        for owner, is_trained in flags:
+            owner.trainable = is_trained
+
+
+def _first(model: Any, number: int) -> list[Any]:
+    layers = layers_with_weights(model)
+    if number >= len(layers):
+        raise InputError(
+            f"`frozen_layers` must leave something to train. Received: {number}, "
+            f"and {model.name!r} has {len(layers)} layers with weights.",
+            hint=f"at most {len(layers) - 1}, which trains the last one alone",
+        )
+    return layers[:number]

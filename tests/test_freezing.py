@@ -1,0 +1,11 @@
+"""The first layers left untrained, on each backend."""
+
+import pytest
+
+from test_backend_contract import needs, run_checks
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+def test_frozen_layers(backend, tmp_path):
+    needs(backend)
+    run_checks(["freezing_checks.py"], backend=backend, keras_home=tmp_path)
