@@ -24,7 +24,7 @@ def everything(file: str = "predicted.jsonl", column: str = "") -> list[float]:
     return [each.error for each in compared(RESULTS / file) if each.column.startswith(column)]
 
 
-@pytest.mark.parametrize("page", ["accuracy", "fit", "remat", "flowers"])
+@pytest.mark.parametrize("page", ["accuracy", "fit", "remat", "flowers", "plan"])
 def test_the_pages_are_what_the_results_make_of_them(page):
     command = [sys.executable, ROOT / "benchmarks" / f"{page}_page.py", "--check"]
     finished = subprocess.run(command, capture_output=True, text=True)
