@@ -50,6 +50,27 @@ def test_no_gradient_outlives_its_step(micro_batch):
     assert all(weight._value.grad is None for weight in model.trainable_weights)
 
 
+def test_nothing_of_a_part_is_there_when_the_next_begins(never_collected):
+    """Keras holds the inputs of an Add in cycles, which Python may leave for long."""
+    model = compiled(
+        lambda x: layers.Dense(3)(layers.Add(name="add")([layers.Dense(8)(x), layers.Dense(8)(x)])), loss="mse"
+    )
+    left = []
+    inputs = []
+
+    def called(module, arguments):
+        left.append(sum(reference() is not None for reference in inputs))
+        inputs.extend(map(weakref.ref, arguments[0]))
+
+    stepper = TorchStepper(model)
+    stepper.prepare(dense_batch(FIRST))
+    handle = model.get_layer("add").register_forward_pre_hook(called)
+    stepper.train(dense_batch(FIRST), 7)
+    handle.remove()
+    assert len(left) > 2
+    assert not any(left)
+
+
 class Interrupted(layers.Layer):
     """Raises KeyboardInterrupt in its forward pass (planted), once it is armed, at the second part."""
 

@@ -1,5 +1,6 @@
 """A batch run part by part: the gradients add up where PyTorch keeps them, the rest is added up here."""
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from fitroom.backends.keras_objective import Objective
 from fitroom.backends.torch.moved import Moved
 from fitroom.backends.torch.snapshot import Snapshot
 from fitroom.train.batch import Batch
+
+_YOUNG = 1
+"""The generations of objects to look through: a millisecond. What a part has made has not grown older."""
 
 
 class Parts:
@@ -31,6 +35,8 @@ class Parts:
             share = part.size / num_samples
             added, of_losses, logs = self._run_one(part, row, share, training=training, differentiated=differentiated)
             moved.end_part(share)
+            # Keras's structures of tensors refer to themselves: what they hold of this part is in the next one's way.
+            gc.collect(_YOUNG)
             total = total + added
             values = [sum(pair) for pair in zip(values, of_losses, strict=True)] if values else of_losses
         moved.finish()
