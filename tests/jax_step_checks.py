@@ -21,6 +21,7 @@ import fitroom
 from fitroom import ModelError, Recipe
 from fitroom.backends.jax import room
 from fitroom.backends.jax.kept_programs import keep_programs
+from fitroom.backends.jax.order import last_first, of_last_first
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.state import read
 from fitroom.backends.jax.step import training_step
@@ -595,5 +596,18 @@ def test_an_estimate_is_of_the_very_program_that_is_trained_with():
     stepper, batch = stepper_of(model), dense_batch(FIRST).mapped(jax.device_put)
     stepper.train(batch, 7)
     (cut,) = stepper._cuts.values()
-    trained = jax.jit(cut.train).trace(read(stepper._variables), batch.data())
+    trained = jax.jit(of_last_first(cut.train)).trace(read(last_first(stepper._variables)), batch.data())
     assert program == str(trained.jaxpr)
+
+
+def test_what_the_last_layer_is_trained_with_comes_first_and_every_variable_gets_its_own_value():
+    batch = dense_batch(FIRST)
+    models = [with_everything() for _ in range(2)]
+    models[0].train_on_batch(batch.x, batch.y)
+    stepper = stepper_of(models[1])
+    models[1].reset_metrics()
+    stepper.train(batch, FIRST)
+    assert_close(state_of(models[1]), state_of(models[0]))
+    [program] = stepper._programs._kept.values()
+    weights = program.compiled.args_info[0][0][0]
+    assert [each.shape for each in weights] == [tuple(each.shape) for each in models[1].trainable_variables[::-1]]

@@ -23,6 +23,8 @@ class _Sums(NamedTuple):
     """What the loop carries from part to part."""
 
     gradients: list[Any]
+    """The last weight's first, as in `order`."""
+
     moved: list[Any]
     """How far statistics moved: see `statistics`."""
 
@@ -56,7 +58,7 @@ class CutStep:
         """One update: logs and the new state."""
         trainable, non_trainable, of_optimizer, metrics = state
         sums = self._summed(trainable, non_trainable, metrics, of_optimizer, data)
-        trainable, of_optimizer = self.model.optimizer.stateless_apply(of_optimizer, sums.gradients, trainable)
+        trainable, of_optimizer = self.model.optimizer.stateless_apply(of_optimizer, sums.gradients[::-1], trainable)
         logs, metrics = self._tracked(sums)
         return logs, (trainable, self._after(non_trainable, sums), of_optimizer, metrics)
 
@@ -95,7 +97,7 @@ class CutStep:
             with _scope((self.model.metrics_variables, sums.metrics)) as scope:
                 self.model.compute_metrics(part.x, part.y, y_pred, part.sample_weight)
             with jax.named_scope(ACCUMULATION):
-                gradients = [so_far + new for so_far, new in zip(sums.gradients, gradients, strict=True)]
+                gradients = [so_far + new for so_far, new in zip(sums.gradients, gradients[::-1], strict=True)]
             added = _Sums(
                 gradients=gradients,
                 moved=[
@@ -110,7 +112,7 @@ class CutStep:
             return added, None
 
         with jax.named_scope(ACCUMULATION):
-            gradients = [jnp.zeros(value.shape, value.dtype) for value in trainable] if training else []
+            gradients = [jnp.zeros(value.shape, value.dtype) for value in trainable[::-1]] if training else []
         nothing = _Sums(
             gradients=gradients,
             moved=[unmoved(non_trainable[place]) for place in self._moved],

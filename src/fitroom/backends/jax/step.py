@@ -8,6 +8,7 @@ import jax
 import keras
 
 from fitroom.backends.jax.cut_step import CutStep
+from fitroom.backends.jax.order import last_first, of_last_first
 from fitroom.backends.jax.remat import recomputed
 from fitroom.backends.jax.scope import JaxScopes
 from fitroom.backends.keras_layers import layer_names, owners_of_slots, owners_of_variables
@@ -55,7 +56,11 @@ class JaxStep:
 
 
 def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str | Remat | None = None) -> JaxStep:
-    """The step of `fit`, given the first targets that its loss takes; with `sizes`, of a batch cut into such parts."""
+    """The step of `fit`, given the first targets that its loss takes; with `sizes`, of a batch cut into such parts.
+
+    Where anything is said of parts or of recomputing, be it "none", it is the step of `fitroom.fit`, else Keras's.
+    """
+    by_fitroom = bool(sizes) or remat is not None
     model, x = prepared.model, _structs(prepared.x, sum(sizes))
     rematerialisation = Rematerialisation(model, remat, recomputed)
     num_samples = max(sizes) if sizes else jax.tree.leaves(x)[0].shape[0]
@@ -74,7 +79,11 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
             # Some metrics make their variables when they first see a batch: they are part of the state from then on.
             while num_variables != len(model.metrics_variables):
                 num_variables = len(model.metrics_variables)
-                step = _jax_step(model, function, [*groups, model.metrics_variables], (x, y))
+                variables = [*groups, model.metrics_variables]
+                if by_fitroom:
+                    step = _jax_step(model, of_last_first(function), last_first(variables), (x, y))
+                else:
+                    step = _jax_step(model, function, variables, (x, y))
                 traced = step.jitted.trace(*step.specs)
         except InputError:
             raise  # about what was asked for, such as a budget
@@ -118,7 +127,7 @@ def _cut_step(model: Any, objective: Objective, sizes: Sequence[int]) -> Any:
 
 
 def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch: tuple[Any, ...]) -> JaxStep:
-    """`groups` are the variables of the state in Keras's order: trainable, not trainable, optimizer, metrics."""
+    """`groups` are the variables of the state: trainable, not trainable, optimizer, metrics."""
     kinds: tuple[Kind, ...] = ("weights", "weights", "optimizer", "other")
     owners = owners_of_variables(model)
     owners |= owners_of_slots(model, owners) if len(groups) > 2 else {}

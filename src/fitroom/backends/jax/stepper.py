@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from fitroom.backends.jax.cut_step import CutStep
+from fitroom.backends.jax.order import StepFunction, last_first, of_last_first
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.remat import recomputed
@@ -24,9 +25,6 @@ from fitroom.train.batch import Batch, cut_sizes
 MOST_UNROLLED = 16
 """Parts of a batch that stand one after another in a program for the CPU. Within a loop XLA has only its slowest
 convolution for it, 25 times slower; more parts than these would take too long to compile."""
-
-StepFunction = Callable[[Any, Any], tuple[Any, Any]]
-"""`logs, new_state = step(state, data)`, as Keras's steps on JAX are."""
 
 
 class JaxStepper:
@@ -66,7 +64,7 @@ class JaxStepper:
             cut.train if cut else self.model.train_step, max(cut.sizes) if cut else batch.size
         )
         name = ("train", cut and cut.kind, self._rematerialisation.remat)
-        return self._run(name, step, self._variables, batch, donated=True)
+        return self._run(name, of_last_first(step), last_first(self._variables), batch, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""

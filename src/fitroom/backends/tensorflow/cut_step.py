@@ -63,7 +63,7 @@ def cut_step(prepared: PreparedModel, remat: str | Remat | None = None) -> CutSt
 def _sums(model: Any) -> list[StepVariable]:
     owners = owners_of_variables(model)
     sums = []
-    for weight in model.trainable_weights:
+    for weight in reversed(model.trainable_weights):
         shape, dtype = tuple(weight.shape), tf.as_dtype(weight._dtype)
         sums.append(
             StepVariable(
