@@ -10,7 +10,10 @@ import tensorflow as tf
 from keras import layers
 
 from fitroom.backends.choose import current_backend
+from fitroom.backends.keras_objective import Objective
 from fitroom.backends.tensorflow import stepper as stepper_module
+from fitroom.backends.tensorflow.functions import StepFunctions
+from fitroom.backends.tensorflow.host import as_tensors
 from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
@@ -142,3 +145,11 @@ def test_a_model_on_several_devices_is_refused():
         model = dense()
     with pytest.raises(ModelError, match="2 devices"):
         current_backend().stepper(model, jit=None).train(dense_batch(FIRST), FIRST)
+
+
+def test_gradients_come_in_the_order_of_the_backward_pass():
+    model = dense()
+    batch = dense_batch(FIRST)
+    model._symbolic_build(data_batch=batch.data())
+    gradients, _ = StepFunctions(model, Objective(model)).gradients(as_tensors(batch).data())
+    assert [each.shape for each in gradients] == [each.shape for each in reversed(model.trainable_weights)]

@@ -13,7 +13,9 @@ from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.tensorflow.functions import StepFunctions
 from fitroom.backends.tensorflow.moves import Moves
 from fitroom.backends.tensorflow.remat import recomputed
-from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, given_targets, traced_step
+from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, given_targets, traced_step, training_step
+from fitroom.backends.tensorflow.stepper import SMALL_BYTES
+from fitroom.remat.shapes import num_bytes
 from fitroom.remat.value import Remat
 
 _SHARE = 0.5
@@ -58,6 +60,29 @@ def cut_step(prepared: PreparedModel, remat: str | Remat | None = None) -> CutSt
         return CutStep(part=replace(first, returns_gradients=True), update=replace(last, holds_old=True))
 
     return given_targets(prepared, make, with_loss=True)
+
+
+def whole_step(prepared: PreparedModel, remat: str | Remat) -> CutStep | TensorFlowStep:
+    """The step of `fitroom.fit` on a whole batch: a program for the gradients and one for the update, unless the model
+    is so small, or its own, that Keras's step is taken as it is."""
+    model = prepared.model
+    weights = [*model.trainable_variables, *model.optimizer.variables]
+    changed_bytes = sum(num_bytes(each.shape, each.dtype) for each in weights)
+    if changed_bytes <= SMALL_BYTES or not type(model).train_step.__module__.startswith("keras."):
+        return training_step(prepared, remat)
+    functions = StepFunctions(model, Objective(model))
+    gradients = Rematerialisation(model, remat, recomputed).of_step(functions.gradients, prepared.num_samples)
+    sums = _sums(model)
+
+    def update(data: Any) -> None:
+        functions.update([each.variable.read_value() for each in sums])
+
+    def make(data: Any) -> CutStep:
+        first, last = traced_step(model, gradients, data), traced_step(model, update, ())
+        last = replace(last, variables=(*last.variables, *sums), holds_old=True)
+        return CutStep(part=replace(first, returns_gradients=True), update=last)
+
+    return given_targets(prepared, make)
 
 
 def _sums(model: Any) -> list[StepVariable]:

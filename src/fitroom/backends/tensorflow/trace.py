@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fitroom.backends.keras_layers import cudnn_loops_note
 from fitroom.backends.prepared import PreparedModel, prepared
 from fitroom.backends.tensorflow.cut_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
-from fitroom.backends.tensorflow.cut_step import CutStep, cut_step
+from fitroom.backends.tensorflow.cut_step import CutStep, cut_step, whole_step
 from fitroom.backends.tensorflow.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import (
@@ -63,8 +63,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | CutStep:
     if not request.training:
         return predict_step(ready)
-    is_cut = (request.recipe.micro_batch or request.batch_size) < request.batch_size
-    return (cut_step if is_cut else training_step)(ready, request.recipe.remat)
+    remat = request.recipe.remat
+    if (request.recipe.micro_batch or request.batch_size) < request.batch_size:
+        return cut_step(ready, remat)
+    # What says anything of recomputing, be it "none", is for `fitroom.fit`.
+    return training_step(ready, remat) if remat is None else whole_step(ready, remat)
 
 
 def _find(
