@@ -172,6 +172,7 @@ def test_the_task_is_changed_only_where_it_is_allowed_and_nothing_else_fits():
 
 def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     sized = {"allow": frozenset({"image_size"}), "rebuild": residual_net, "keep": frozenset({"micro_batch"})}
+    both = sized | {"allow": frozenset({"image_size", "frozen_layers"})}
     with pytest.raises(NothingFitsError) as refused:
         planner(10 * MIB, model, keep=frozenset({"micro_batch"})).plan()
     smallest_bytes = refused.value.smallest_bytes
@@ -179,6 +180,7 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     assert smaller.recipe.image_size == 32
     assert difference(smaller.model_digest, model_digest(residual_net(32))) is None
     assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
+    assert planner(int(0.9 * smallest_bytes), model, **both).plan().recipe == smaller.recipe, "before layers are frozen"
     with pytest.raises(
         NothingFitsError, match="Pictures of 32 x 32 were allowed and cannot be: The net cannot be built"
     ):
@@ -205,6 +207,7 @@ def test_layers_are_frozen_only_where_that_is_allowed_and_no_more_of_them_than_i
     with pytest.raises(NothingFitsError):
         frozen_at(0.9, allow=frozenset())
     plan = frozen_at(0.7)
+    assert "Nothing fits that leaves the task as it is; it is changed as was allowed." in plan.why
     assert [change.effect for change in plan.changes if change.knob == "frozen_layers"] == ["the task itself"]
     assert len(deep.trainable_variables) == trained, "planning leaves the model as it was"
     deep.compile("adam", "mse")

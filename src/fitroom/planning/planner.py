@@ -162,11 +162,12 @@ class Planner:
             yield [replace(variant, optimizer=name) for variant in plain for name in LEAN_OPTIMIZERS]
         optimizers = (None, *LEAN_OPTIMIZERS) if "optimizer" in self._question.allow else (None,)
         leaner = [replace(variant, optimizer=name) for variant in plain for name in optimizers]
-        size = None
-        for size in self._smaller_sizes():
-            yield [replace(variant, image_size=size) for variant in leaner]
-        for number in self._frozen_numbers():
-            yield [replace(variant, image_size=size, frozen_layers=number) for variant in leaner]
+        smallest = None
+        for smallest in self._smaller_sizes():
+            yield [replace(variant, image_size=smallest) for variant in leaner]
+        for size in dict.fromkeys((None, smallest)):
+            for number in self._frozen_numbers():
+                yield [replace(variant, image_size=size, frozen_layers=number) for variant in leaner]
 
     def _precisions(self, card: Card) -> list[str]:
         own = self._own.precision
@@ -217,7 +218,7 @@ class Planner:
 
     def _estimated(self, candidate: Candidate) -> Estimate:
         recomputed = ", some of it recomputed" if candidate.recomputes else ""
-        self._say(f"estimating {candidate.micro_batch} at once in {candidate.variant.precision}{recomputed}")
+        self._say(f"estimating {candidate.micro_batch} at once in {candidate.variant.words}{recomputed}")
         return estimate(
             self._model_at(candidate.variant.image_size),
             self._question.batch_size,
@@ -231,7 +232,7 @@ class Planner:
     def _seconds_on_device(self, candidate: Candidate) -> float:
         from fitroom.planning.probe import seconds_of_step
 
-        self._say(f"timing {candidate.micro_batch} at once in {candidate.variant.precision}")
+        self._say(f"timing {candidate.micro_batch} at once in {candidate.variant.words}")
         return seconds_of_step(
             self._model_at(candidate.variant.image_size),
             self._question.batch_size,

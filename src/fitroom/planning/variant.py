@@ -21,6 +21,17 @@ class Variant:
     image_size: int | None = None
     frozen_layers: int | None = None
 
+    @property
+    def words(self) -> str:
+        """For people who wait: the precision, and what changes the task.
+
+        >>> Variant(precision="float32", image_size=224, frozen_layers=9).words
+        'float32, 224 pixels, 9 layers frozen'
+        """
+        pixels = f"{self.image_size} pixels" if self.image_size else None
+        frozen = f"{self.frozen_layers} layers frozen" if self.frozen_layers else None
+        return ", ".join(filter(None, (self.precision, self.optimizer, pixels, frozen)))
+
     def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
         """With the rest of the knobs."""
         return Recipe(

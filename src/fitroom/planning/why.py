@@ -18,6 +18,9 @@ def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
     subject = next(one for one in search.subjects if one.variant == candidate.variant)
     whole = search.priced(subject.plain(batch_size))
     limit = f"{format_bytes(room.usable_bytes)} ({format_bytes(room.budget.bytes)} less a reserve)"
+    if any(change.effect == "the task itself" for change in chosen.changes):
+        few = f", or only with fewer than {FEW_SAMPLES} samples at once" if search.spares_statistics else ""
+        yield f"Nothing fits that leaves the task as it is{few}; it is changed as was allowed."
     if candidate.is_whole and not candidate.recomputes:
         yield f"The whole batch of {batch_size} fits: it needs {format_bytes(chosen.required_bytes)} of {limit}."
         return
