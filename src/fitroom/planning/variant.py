@@ -52,11 +52,13 @@ class Variant:
             for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size", "frozen_layers")
         )
         return tuple(
-            Change(knob=knob, before=_said(before), after=_said(after), effect=EFFECTS[knob])
+            Change(knob=knob, before=_said(knob, before), after=_said(knob, after), effect=EFFECTS[knob])
             for knob, before, after in differing
             if after is not None and before != after
         )
 
 
-def _said(value: object) -> str:
+def _said(knob: str, value: object) -> str:
+    if knob == "frozen_layers" and value:
+        return f"the first {value} not trained"
     return {None: "the model's own", True: "compiled whole", False: "not compiled"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]
