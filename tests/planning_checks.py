@@ -228,6 +228,31 @@ def test_the_fallbacks_take_less_and_less(model):
     assert sizes[0] == plan.micro_batch
 
 
+def test_layers_within_layers_that_were_never_called_are_built_for_the_first_plan():
+    class Block(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.Dense(8)
+
+        def call(self, x):
+            return self.inner(x)
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+
+        def call(self, x):
+            return self.block(x)
+
+    model = Own()
+    model.build((None, 4))
+    model.compile("adam", "mse")
+    found = fitroom.estimate(model, 16, gpu="T4")
+    assert found.by_kind["optimizer"] >= 2 * 4 * (4 * 8 + 8), "slots for all of its weights"
+    assert all(variable._value is not None for variable in model.variables)
+
+
 def test_a_model_without_a_graph_is_planned_by_its_estimates_alone():
     class Own(keras.Model):
         def __init__(self):

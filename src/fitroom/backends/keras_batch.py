@@ -36,6 +36,12 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
     return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), inputs)
 
 
+def build_throughout(model: Any, x: Any) -> None:
+    """Make the weights of layers within layers too, which `model.build` leaves to the first call."""
+    if not all(layer.built for layer in model._flatten_layers()):
+        _called(model, x)
+
+
 def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
     """What the loss may want as targets, the likeliest first: class numbers, or arrays like the outputs."""
     import keras
@@ -106,6 +112,12 @@ def _outputs(model: Any, x: Any) -> Any:
         outputs = None
     if outputs is not None and all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(outputs)):
         return outputs
+    return _called(model, x)
+
+
+def _called(model: Any, x: Any) -> Any:
+    import keras
+
     symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
     return model.compute_output_spec(symbolic)
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.keras_batch import input_specs, name_of, target_specs
+from fitroom.backends.keras_batch import build_throughout, input_specs, name_of, target_specs
 from fitroom.backends.keras_layers import precision_of
 from fitroom.backends.keras_twin import compile_arguments, twin_in_precision, without_values
 from fitroom.errors import ModelError
@@ -68,6 +68,7 @@ def prepared(
             hint="pass the model itself, or on the command line a function that returns it",
         )
     x = input_specs(model, request.batch_size, request.recipe)
+    build_throughout(model, x)
     model = twin_in_precision(model, request.recipe.precision)
     lend = lend_values or (lambda variables: nullcontext())
     with _borrowed(model), lend(model.variables):
