@@ -49,7 +49,7 @@ def test_after_a_look_every_flag_is_as_it_was():
     assert flags(model) == before
 
 
-@pytest.mark.parametrize("precision", [None, "mixed_bfloat16"])
+@pytest.mark.parametrize("precision", [None, "mixed_bfloat16"][: 2 if keras.backend.backend() == "torch" else 1])
 def test_an_estimate_with_frozen_layers_is_that_of_a_model_with_frozen_layers(precision):
     model, by_hand = nested_net(), nested_net()
     before = flags(model)

@@ -27,7 +27,6 @@ from fitroom.errors import BackendError, CompilerError, InputError, ModelError
 from fitroom.estimating import cache
 from fitroom.estimating.allocators.best_fit import BestFitAllocator
 from fitroom.estimating.cards import find_card
-from fitroom.estimating.estimate import estimate
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER, Timeline
 from fitroom.recipe import Recipe
@@ -292,15 +291,3 @@ def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they
     # Weight, two slots, sums, new sums and a hole in a part; in the update the old ones of the first three.
     assert 5 * kernel_bytes < phases["backward"] < 6.5 * kernel_bytes
     assert 7 * kernel_bytes < phases["update"] < 7.5 * kernel_bytes
-
-
-@pytest.mark.slow
-def test_the_step_of_fit_takes_less_than_keras_own_since_its_gradients_come_last_layer_first():
-    model = keras.applications.Xception(weights=None, input_shape=(96, 96, 3), classes=5)
-    model.compile("adam", "sparse_categorical_crossentropy")
-
-    def peak_bytes(**knobs: object) -> int:
-        return estimate(model, 32, recipe=Recipe(jit=True, **knobs), gpu="T4").peak_bytes  # type: ignore[arg-type]
-
-    assert peak_bytes(remat="none") < peak_bytes()
-    assert peak_bytes(micro_batch=8) < peak_bytes(keras_accumulation=4)

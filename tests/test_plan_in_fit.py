@@ -29,7 +29,11 @@ def test_fit_carries_out_a_plan_in_its_precision_and_down_its_ladder(backend, tm
             "jax",
             ["precision_checks.py::test_what_is_trained_next_in_its_own_precision_is_not_what_was_compiled_before"],
         ),
-        ("tensorflow", ["precision_checks.py::test_afterwards_the_model_computes_as_before"]),
+        pytest.param(
+            "tensorflow",
+            ["precision_checks.py::test_afterwards_the_model_computes_as_before"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_programs_that_a_framework_keeps_are_of_the_precision_they_were_compiled_in(backend, checks, tmp_path):

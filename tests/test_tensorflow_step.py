@@ -82,7 +82,7 @@ def trained(tmp_path_factory):
     [
         pytest.param((8, "keras's"), id="whole", marks=pytest.mark.slow),
         pytest.param((4, "keras's"), id="cut"),
-        pytest.param((8, "own step"), id="own step"),
+        pytest.param((8, "own step"), id="own step", marks=pytest.mark.slow),
     ],
 )
 def test_an_update_without_room_for_old_weights_beside_new_ones_is_done_in_place(trained, how):
