@@ -5,10 +5,10 @@
     python benchmarks/plan.py grid --backend jax --budget 16GiB                 # 24 recipes to compare with
     python benchmarks/plan.py user --backend jax --budget 16GiB                 # what people do without us
 
-A batch of 256, Adam. `run` trains 20 full batches and a short one twice, and counts out-of-memory. `grid` times recipes
-by `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with
-Keras's own accumulation up to the batch. One process each, one line of results/plan.jsonl each; all are timed one by
-one where they name the same `--turns`.
+A batch of 256, Adam. `run` trains 20 full batches and a short one, and counts out-of-memory. `grid` times recipes by
+`fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's
+own accumulation up to the batch. What is timed is a second epoch; the first compiles. One process each, one line of
+results/plan.jsonl each; all are timed one by one where they name the same `--turns`.
 
 With `--programs FOLDER` a step on JAX is compiled in one process, which may run out of memory as well (`first` tells),
 and timed in another, which finds the programs; `--compile-only` does the first half, several side by side.
@@ -220,7 +220,7 @@ def by_fitroom(model: Any, sizes: list[int], arguments: argparse.Namespace, **ho
     def train(data: Any, epochs: int, callbacks: list[Any]) -> Any:
         return fitroom.fit(model, data, epochs=epochs, verbose=0, callbacks=callbacks, shuffle=False, **how)
 
-    history, seconds = timed(train, model, BATCH_SIZE, sizes, arguments)
+    history, seconds = timed(train, model, [*{sizes[0]: None, sizes[-1]: None}], sizes, arguments)
     told = history.fitroom
     return {"seconds": seconds, "out_of_memory": told["out_of_memory"], "events": told["events"]}
 
@@ -238,38 +238,42 @@ def keras_alone(given: dict[str, Any], arguments: argparse.Namespace) -> dict[st
         return model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks)
 
     sizes = [batch_size] * ((1 if arguments.brief else FULL_BATCHES) * steps)
-    _, seconds = timed(train, model, batch_size, sizes, arguments)
+    _, seconds = timed(train, model, sizes, sizes, arguments)
     return {"seconds": seconds * steps, "accumulation": steps}
 
 
 def timed(
-    train: Callable[..., Any], model: Any, batch_size: int, sizes: list[int], arguments: argparse.Namespace
+    train: Callable[..., Any], model: Any, first: list[int], sizes: list[int], arguments: argparse.Namespace
 ) -> Any:
-    """Train two epochs of batches of these sizes; the history, and the seconds of a batch in the second epoch."""
+    """Train an epoch of batches of the `first` sizes and one of `sizes`: the history, and its seconds a batch."""
     import contextlib
 
     import keras
     import numpy as np
 
     random = np.random.default_rng(0)
+    batch_size = sizes[0]
     x = random.random((batch_size, *model.input_shape[1:]), "float32")
     y = random.integers(0, 5, batch_size).astype("int32")
 
     class Batches(keras.utils.PyDataset):
+        sizes = first
+
         def __len__(self) -> int:
-            return len(sizes)
+            return len(self.sizes)
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
-            return x[: sizes[index]], y[: sizes[index]]
+            return x[: self.sizes[index]], y[: self.sizes[index]]
+
+        def on_epoch_end(self) -> None:
+            self.sizes = sizes
 
     begun = seconds = 0.0
-    compiles = keras.backend.backend() != "torch" and not arguments.programs
-    epoch_of_turn = 1 if compiles else 0  # the others must not wait for a compiler
     with contextlib.ExitStack() as alone:
 
         def begin(epoch: int, logs: Any) -> None:
             nonlocal begun
-            if epoch == epoch_of_turn and not arguments.brief:
+            if epoch == 1:  # the others must not wait for a compiler
                 alone.enter_context(turn(arguments.turns))
             begun = time.perf_counter()
 

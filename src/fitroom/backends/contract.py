@@ -54,6 +54,9 @@ class Stepper(Protocol):
     framework that works ahead may still be computing them, but has looked whether there is room.
     """
 
+    batches_ahead: int
+    """How many batches may wait ahead of the one that is being worked on."""
+
     @property
     def why_whole(self) -> str | None:
         """Why batches of this model cannot be cut, or None where they can."""

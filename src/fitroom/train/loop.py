@@ -117,7 +117,8 @@ class Loop:
         batches = self.source.epoch(position.epoch, position.batch)
         self.keeper.opened()
         # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
-        depth = 0 if self.keeper.records and self.source.resumes != "exactly" else 1
+        by_turns = self.keeper.records and self.source.resumes != "exactly"
+        depth = 0 if by_turns else self.transaction.stepper.batches_ahead
         with prefetched(batches, self.transaction.ahead, depth, record=self.keeper.records) as items:
             for number, item in enumerate(items, start=position.batch):
                 self.events.where = {"epoch": position.epoch, "batch": number}

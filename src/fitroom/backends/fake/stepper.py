@@ -12,6 +12,8 @@ SAMPLE_BYTES = 100
 class FakeStepper:
     """Knows no model; `trained` and `tested` hold the sizes of the batches that were done."""
 
+    batches_ahead = 1
+
     def __init__(self, memory: FakeMemory, *, why_whole: str | None = None, remat: str | Remat | None = None) -> None:
         self.why_whole = why_whole
         self.remat = remat

@@ -30,6 +30,8 @@ convolution for it, 25 times slower; more parts than these would take too long t
 class JaxStepper:
     """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
 
+    batches_ahead = 1
+
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
         self._rematerialisation = Rematerialisation(model, remat, recomputed)

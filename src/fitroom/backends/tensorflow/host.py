@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.train.batch import Batch
+from fitroom.train.batch import Batch, cut_sizes
 from fitroom.train.structure import leaves
 
-_HOST = "CPU:0"
+HOST = "CPU:0"
 
 
 def as_tensors(batch: Batch) -> Batch:
     """The batch as tensors of the host, from where a program takes what it needs when it needs it."""
-    with tf.device(_HOST):
+    with tf.device(HOST):
         return batch.mapped(lambda array: array if tf.is_tensor(array) else tf.convert_to_tensor(np.asarray(array)))
 
 
@@ -23,6 +23,12 @@ def cut(batch: Batch, micro_batch: int) -> list[Batch]:
         return batch.parts(micro_batch)
 
 
+def first_part(batch: Batch, micro_batch: int) -> Batch:
+    """The first of them alone."""
+    with tf.device(_device_of(next(leaves(batch.x)))):
+        return batch.part(0, cut_sizes(batch.size, micro_batch)[0])
+
+
 def is_of_arrays(batch: Batch) -> bool:
     """Whether it has neither sparse nor ragged tensors, which Keras takes for arrays when it looks at shapes alone."""
     odd = (tf.SparseTensor, tf.RaggedTensor)
@@ -30,4 +36,4 @@ def is_of_arrays(batch: Batch) -> bool:
 
 
 def _device_of(array: Any) -> str:
-    return str(array.device) if isinstance(array, tf.Tensor) else _HOST
+    return str(array.device) if isinstance(array, tf.Tensor) else HOST

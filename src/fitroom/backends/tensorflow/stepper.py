@@ -1,6 +1,8 @@
 """Training steps on TensorFlow: a program for the gradients, one for the update, and values from before for both."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -9,8 +11,9 @@ import tensorflow as tf
 
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
+from fitroom.backends.tensorflow.feed import Feed
 from fitroom.backends.tensorflow.functions import StepFunctions
-from fitroom.backends.tensorflow.host import as_tensors, cut, is_of_arrays
+from fitroom.backends.tensorflow.host import HOST, as_tensors, cut, first_part, is_of_arrays
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.backends.tensorflow.transaction import Transaction
@@ -33,6 +36,9 @@ class TensorFlowStepper:
     nothing can run out of memory later.
     """
 
+    batches_ahead = 2
+    """On the host. The first part of the next batch is sent to the card before the work on a batch begins."""
+
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
         self._rematerialisation = Rematerialisation(model, remat, recomputed)
@@ -45,6 +51,9 @@ class TensorFlowStepper:
         self._most_tried = 0
         """Samples at once that went well in graph mode, before they were jitted."""
         self._is_prepared = False
+        self._feed = Feed(None)
+        self._coming: deque[Batch] = deque()
+        """Batches that were made ahead, in their order."""
         self._changed_bytes = 0
         self._updates_in_place = False
 
@@ -69,6 +78,7 @@ class TensorFlowStepper:
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
+        self._feed = Feed(self._card())
         self._is_prepared = True
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -78,8 +88,8 @@ class TensorFlowStepper:
         self._try_in_graph(batch, min(micro_batch, batch.size))
         with Transaction() as transaction:
             if micro_batch < batch.size:
-                return self._train_cut(transaction, self._parts(batch, micro_batch, "train_step"))
-            data = as_tensors(batch).data()
+                return self._train_cut(transaction, batch, micro_batch)
+            data = next(self._fed(batch, [batch], micro_batch)).data()
             if not self._is_kerass("train_step"):
                 return dict(self._update(transaction, "train_step", data))
             if self._changed_bytes <= SMALL_BYTES:
@@ -91,13 +101,14 @@ class TensorFlowStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self.prepare(batch)
+        self._after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
             parts = self._parts(batch, micro_batch, "test_step")
             losses: Any = np.zeros(1 + self.objective.num_losses, "float32")
-            for data, *shares in self._shared(transaction, parts):
-                losses = transaction.run(self._program("test_part"), data, *shares, losses)
+            for part, shares in zip(parts, self._shares(transaction, parts), strict=True):
+                losses = transaction.run(self._program("test_part"), as_tensors(part).data(), *shares, losses)
             return dict(transaction.run(self._program("report"), losses, np.int32(batch.size)))
 
     def predict(self, x: Any) -> Any:
@@ -107,15 +118,16 @@ class TensorFlowStepper:
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
     def ahead(self, batch: Batch) -> Batch:
-        """The batch as tensors of the host. Keras does not bring it to the card either before its step."""
-        try:
-            return as_tensors(batch)
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            return batch
+        """The batch as tensors of the host, from where its parts are brought to the card one by one."""
+        with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
+            batch = as_tensors(batch)
+        self._coming.append(batch)
+        return batch
 
     def forget(self) -> None:
         """Drop compiled programs. Gradients live between them only, while a step runs."""
         self._programs.clear()
+        self._feed.drop()
         self._most_samples = 0
         self._updates_in_place = False
 
@@ -124,17 +136,41 @@ class TensorFlowStepper:
         if not self._is_jitted or samples <= self._most_tried or not self._is_kerass("train_step"):
             return
         if may_run_out(self.model, samples):
+            part = as_tensors(first_part(batch, samples))
             with undone() as transaction:
-                transaction.run(self._program("gradients", may_jit=False), as_tensors(cut(batch, samples)[0]).data())
+                beside = self._feed.beside(part)
+                transaction.run(self._program("gradients", may_jit=False), part.data())
+                del beside
             del self._programs["gradients", False]
         self._most_tried = samples
 
-    def _train_cut(self, transaction: Transaction, parts: Sequence[Batch]) -> dict[str, Any]:
-        sums = transaction.run(self._program("nothing_yet", may_jit=False), np.float32(0))
-        for data, *shares in self._shared(transaction, parts):
-            sums = transaction.run(self._program("part"), data, *shares, sums)
-        num_samples = np.int32(sum(part.size for part in parts))
-        return dict(self._update(transaction, "finish", sums, num_samples))
+    def _train_cut(self, transaction: Transaction, batch: Batch, micro_batch: int) -> dict[str, Any]:
+        parts = self._parts(batch, micro_batch, "train_step")
+        number = self._feed.number
+        sums = transaction.run(self._program("nothing_yet", may_jit=False), number(np.float32(0)))
+        fed = self._fed(batch, parts, micro_batch)
+        for shares in self._shares(transaction, parts):
+            sums = transaction.run(self._program("part"), next(fed).data(), *map(number, shares), sums)
+        return dict(self._update(transaction, "finish", sums, number(np.int32(batch.size))))
+
+    def _fed(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
+        """The parts, from the card where they are there; while one is worked on the next is on its way."""
+        for number, part in enumerate(parts):
+            fed = as_tensors(self._feed.take(batch, number, part))
+            if number + 1 < len(parts):
+                self._feed.start(batch, number + 1, parts[number + 1])
+            elif (following := self._after(batch)) is not None and self._feed.device is not None:
+                self._feed.start(following, 0, first_part(following, micro_batch))
+            yield fed
+
+    def _after(self, batch: Batch) -> Batch | None:
+        """The batch that comes next, if it is there already."""
+        for number, each in enumerate(list(self._coming), start=1):
+            if each is batch:
+                for _ in range(number):
+                    self._coming.popleft()
+                break
+        return self._coming[0] if self._coming else None
 
     def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
         """Run what changes the weights. Without memory for old ones beside new ones the host holds the old."""
@@ -150,15 +186,15 @@ class TensorFlowStepper:
         self.objective.try_losses(batch, self.predict)
         return cut(batch, micro_batch)
 
-    def _shared(self, transaction: Transaction, parts: Sequence[Batch]) -> Any:
-        """Each part as data, with its shares in the losses and in the samples."""
+    def _shares(self, transaction: Transaction, parts: Sequence[Batch]) -> Iterator[tuple[Any, Any]]:
+        """The share of each part in the losses, and in the samples."""
         divisors = None
         if self.objective.counts:
             counting = self._program("divisors")
             divisors = [transaction.run(counting, as_tensors(part).data()).numpy().tolist() for part in parts]
         num_samples = sum(part.size for part in parts)
         for part, shares in zip(parts, self.objective.shares(parts, divisors), strict=True):
-            yield as_tensors(part).data(), shares, np.float32(part.size / num_samples)
+            yield shares, np.float32(part.size / num_samples)
 
     def _program(self, name: str, *, may_jit: bool = True) -> Program:
         key = (name, may_jit)
@@ -168,6 +204,12 @@ class TensorFlowStepper:
                 self._function(name), self._all_variables, jit=self._is_jitted and may_jit, eager=eager
             )
         return self._programs[key]
+
+    def _card(self) -> str | None:
+        """Where jitted programs run, unless that is the host itself."""
+        devices = {str(weight.value.device) for weight in self.model.trainable_variables}
+        [device] = devices if len(devices) == 1 else {HOST}
+        return device if self._is_jitted and not device.endswith(HOST) else None
 
     @property
     def _is_jitted(self) -> bool:

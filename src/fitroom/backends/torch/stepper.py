@@ -25,6 +25,8 @@ class TorchStepper:
     no place at which an update could be made safe.
     """
 
+    batches_ahead = 1
+
     def __init__(
         self, model: Any, *, put: Callable[[Batch], Batch] = on_device, remat: str | Remat | None = None
     ) -> None:

@@ -1,0 +1,113 @@
+"""The way of batches to the card on TensorFlow, run by `test_tensorflow_step.py`: a second CPU stands for the card."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import fitroom
+from fitroom.backends.tensorflow import feed as feed_module
+from fitroom.backends.tensorflow.feed import Feed
+from fitroom.backends.tensorflow.host import as_tensors
+from fitroom.train.batch import Batch
+
+# Has to be said before TensorFlow starts.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+HOST, CARD = "CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"
+
+
+def batch_of(size, seed=0):
+    random = np.random.default_rng(seed)
+    return Batch(x=random.random((size, 8, 8, 3), "float32"), y=random.integers(0, 5, size).astype("int32"))
+
+
+def devices_of(batch):
+    return {str(tensor.device) for tensor in batch.data()}
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Where each part was when it was taken."""
+    devices = []
+    take = Feed.take
+
+    def noted(self, batch, number, part):
+        found = take(self, batch, number, part)
+        devices.extend(devices_of(as_tensors(found)))
+        return found
+
+    monkeypatch.setattr(Feed, "take", noted)
+    return devices
+
+
+def trained(device, micro_batch):
+    with tf.device(device):
+        keras.utils.set_random_seed(1)
+        net = [layers.Conv2D(16, 3), layers.BatchNormalization(), layers.Flatten(), layers.Dropout(0.2)]
+        model = keras.Sequential([keras.Input((8, 8, 3)), *net, layers.Dense(5, activation="softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
+        data = batch_of(50)
+        recipe = fitroom.Recipe(micro_batch=micro_batch)
+        history = fitroom.fit(
+            model, data.x, data.y, batch_size=16, epochs=2, verbose=0, recipe=recipe, validation_data=data.data()
+        )
+    return history.history, model.get_weights()
+
+
+@pytest.mark.parametrize("micro_batch", [None, 5])
+def test_parts_come_from_the_card_and_the_result_is_the_same(taken, micro_batch):
+    expected_history, expected = trained(HOST, micro_batch)
+    assert CARD not in taken
+    taken.clear()
+    history, weights = trained(CARD, micro_batch)
+    # The first of an epoch comes from the host, and a batch that was not made in time.
+    assert taken.count(CARD) >= (2 if micro_batch is None else len(taken) // 2)
+    assert history == expected_history
+    for each, other in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(each, other)
+
+
+def test_what_was_started_is_taken_once_and_nothing_else_is():
+    feed, batch, other = Feed(CARD), batch_of(8), batch_of(8)
+    feed.start(batch, 1, batch)
+    copied = feed.take(batch, 1, batch)
+    assert devices_of(copied) == {CARD}
+    np.testing.assert_array_equal(copied.x, batch.x)
+    np.testing.assert_array_equal(copied.y, batch.y)
+    assert feed.take(batch, 1, batch) is batch
+    for asked, number, part in ((other, 1, batch), (batch, 0, batch), (batch, 1, batch_of(4))):
+        feed.start(batch, 1, batch)
+        assert feed.take(asked, number, part) is part
+
+
+def test_numbers_are_copied_once():
+    feed = Feed(CARD)
+    number = feed.number(np.int32(256))
+    assert number.device == CARD
+    assert number.dtype == tf.int32
+    assert feed.number(np.int32(256)) is number
+    assert feed.number(np.float32(256)).dtype == tf.float32
+    assert Feed(None).number(7) == 7
+
+
+def test_what_only_the_host_can_hold_stays_there():
+    words = Batch(x=tf.constant(["a", "b"]), y=tf.constant([0, 1]))
+    feed = Feed(CARD)
+    feed.start(words, 0, words)
+    assert feed.take(words, 0, words) is words
+    assert feed.beside(words) is None
+
+
+def test_a_copy_that_runs_out_of_memory_leaves_the_part_on_the_host(monkeypatch):
+    """The error is planted."""
+
+    def out_of_memory(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "no room")
+
+    monkeypatch.setattr(feed_module, "_batch_copied", out_of_memory)
+    feed, batch = Feed(CARD), batch_of(4)
+    feed.start(batch, 0, batch)
+    assert feed.take(batch, 0, batch) is batch
