@@ -12,9 +12,14 @@ def test_steps_that_run_out_of_memory_leave_nothing_behind(tmp_path):
     run_checks(["tensorflow_step_checks.py"], backend="tensorflow", keras_home=tmp_path, **LIMITED_CPU)
 
 
-def test_the_next_part_of_a_batch_is_sent_to_the_card_ahead(tmp_path):
+def test_parts_are_sent_to_the_card_ahead_and_programs_are_kept(tmp_path):
     needs("tensorflow")
-    run_checks(["tensorflow_feed_checks.py"], backend="tensorflow", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
+    run_checks(
+        ["tensorflow_feed_checks.py", "tensorflow_kept_checks.py"],
+        backend="tensorflow",
+        keras_home=tmp_path,
+        CUDA_VISIBLE_DEVICES="",
+    )
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Compiled programs, one for each shape of a batch and each way to cut it."""
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax
 
 from fitroom.backends.jax.room import check_room
 from fitroom.backends.jax.traced.program import jaxprs_in
+from fitroom.backends.keras_made_with import MadeWith
 
 
 @dataclass(kw_only=True)
@@ -56,42 +57,15 @@ class Programs:
         return max((program.needed_bytes or 0 for program in self._kept.values()), default=0)
 
 
-class _OfModel:
-    """The programs of one model, and what they were compiled with; it must not keep the model alive."""
-
-    def __init__(self, model: Any, variables: Iterable[Any]) -> None:
-        self.programs = Programs()
-        self._made_with = [weakref.ref(each) for each in _made_with(model, variables)]
-        self._policies = _policies(model)
-
-    def holds_for(self, model: Any, variables: Iterable[Any]) -> bool:
-        now = _made_with(model, variables)
-        then = [reference() for reference in self._made_with]
-        is_same = len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
-        return is_same and self._policies == _policies(model)
+_of_models: "weakref.WeakKeyDictionary[Any, tuple[MadeWith, Programs]]" = weakref.WeakKeyDictionary()
 
 
-_of_models: "weakref.WeakKeyDictionary[Any, _OfModel]" = weakref.WeakKeyDictionary()
-
-
-def programs_of(model: Any, variables: Iterable[Any]) -> Programs:
-    """Those of an earlier training, if the model was not compiled anew and computes as it did; as Keras keeps its own
-    from `fit` to `fit`."""
-    variables = list(variables)
+def programs_of(model: Any) -> Programs:
+    """Those of an earlier training, if they hold for the model as it is."""
     kept = _of_models.get(model)
-    if kept is None or not kept.holds_for(model, variables):
-        kept = _of_models[model] = _OfModel(model, variables)
-    return kept.programs
-
-
-def _made_with(model: Any, variables: Iterable[Any]) -> list[Any]:
-    compiled = (model.optimizer, model._loss_tracker, model._compile_loss, model._compile_metrics)
-    return [*(each for each in compiled if each is not None), *variables]
-
-
-def _policies(model: Any) -> list[str]:
-    """The precision of each layer."""
-    return [layer.dtype_policy.name for layer in model._flatten_layers()]
+    if kept is None or not kept[0].holds_for(model):
+        kept = _of_models[model] = (MadeWith(model), Programs())
+    return kept[1]
 
 
 def _traced(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:

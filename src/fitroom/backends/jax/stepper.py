@@ -1,7 +1,6 @@
 """Training steps on JAX: each is a function of the state, compiled whole, and takes effect when all of it is done."""
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -56,7 +55,7 @@ class JaxStepper:
             if self._jit is None:
                 self._jit = self.model.jit_compile and not self.model.run_eagerly
             self._variables = variables_of(self.model)
-            self._programs = programs_of(self.model, itertools.chain(*self._variables))
+            self._programs = programs_of(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""

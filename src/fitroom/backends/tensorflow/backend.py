@@ -54,6 +54,6 @@ class TensorFlowBackend:
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
-        from fitroom.backends.tensorflow.stepper import TensorFlowStepper
+        from fitroom.backends.tensorflow.kept_steppers import kept_stepper
 
-        return TensorFlowStepper(model, jit=jit, remat=remat)
+        return kept_stepper(model, jit=jit, remat=remat)

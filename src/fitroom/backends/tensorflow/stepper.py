@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fitroom.backends.keras_made_with import MadeWith
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.tensorflow.feed import Feed
@@ -50,7 +51,7 @@ class TensorFlowStepper:
         """At once in training so far: programs may be for any number."""
         self._most_tried = 0
         """Samples at once that went well in graph mode, before they were jitted."""
-        self._is_prepared = False
+        self._made_with: MadeWith | None = None
         self._feed = Feed(None)
         self._coming: deque[Batch] = deque()
         """Batches that were made ahead, in their order."""
@@ -62,9 +63,19 @@ class TensorFlowStepper:
         """Why batches of this model cannot be cut, or None where they can."""
         return self.objective.why_whole
 
+    @property
+    def holds(self) -> bool:
+        """Whether it has programs, and they are still right for the model."""
+        return self._made_with is not None and self._made_with.holds_for(self.model)
+
+    def begin(self) -> None:
+        """Another training may follow one that was broken off."""
+        self._coming.clear()
+        self._feed.drop()
+
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
-        if self._is_prepared:
+        if self._made_with is not None:
             return
         if (num_devices := self.model.distribute_strategy.num_replicas_in_sync) > 1:
             raise ModelError(
@@ -79,7 +90,7 @@ class TensorFlowStepper:
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
         self._feed = Feed(self._card())
-        self._is_prepared = True
+        self._made_with = MadeWith(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
