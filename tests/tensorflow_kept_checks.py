@@ -9,7 +9,9 @@ import pytest
 from keras import layers
 
 import fitroom
+from fitroom.backends.choose import current_backend
 from fitroom.backends.tensorflow import stepper as stepper_module
+from fitroom.train.batch import Batch
 
 X, Y = np.ones((8, 4), "float32"), np.zeros((8, 2), "float32")
 
@@ -52,6 +54,18 @@ def test_programs_serve_the_next_training(made, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+def test_a_size_that_may_not_fit_is_tried_in_graph_mode_unless_a_plan_says_it_fits(made, monkeypatch):
+    monkeypatch.setattr(stepper_module, "may_run_out", lambda *_: True)
+    model = net()
+    stepper = current_backend().stepper(model, jit=True)
+    stepper.trust(8)
+    stepper.train(Batch(x=X, y=Y), 8)
+    assert "gradients" not in made  # a small model's step is Keras's own
+    stepper.forget()  # as after running out of memory
+    stepper.train(Batch(x=X, y=Y), 8)
+    assert made.count("gradients") == 1
 
 
 def other_loss(model):

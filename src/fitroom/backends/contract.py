@@ -61,6 +61,9 @@ class Stepper(Protocol):
     def why_whole(self) -> str | None:
         """Why batches of this model cannot be cut, or None where they can."""
 
+    def trust(self, samples: int) -> None:
+        """An estimate found room for so many samples at once: where there is a choice, they need no cautious trial."""
+
     def prepare(self, batch: Batch) -> None:
         """Make all variables that training on batches like this one needs: weights, optimizer, metrics."""
 

@@ -192,10 +192,13 @@ class Training:
 def new_transaction(
     model: Any, recipes: Sequence[Recipe], events: Events | None = None, *, whole: int | None = None
 ) -> Transaction:
-    """The steps of `model` as the first of `recipes` says, as the others where memory runs out."""
+    """The steps of `model` as the first of `recipes` says, as the others where memory runs out.
+
+    `whole` is the size of a plan's batches; the first recipe is then one that was estimated at its real size.
+    """
     backend = current_backend()
     free_last_error(backend)
-    return Transaction(
+    transaction = Transaction(
         backend,
         lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
         events or Events(),
@@ -203,6 +206,9 @@ def new_transaction(
         whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),
     )
+    if whole is not None:
+        transaction.stepper.trust(recipes[0].samples_at_once(whole))
+    return transaction
 
 
 def check_model(model: Any) -> None:

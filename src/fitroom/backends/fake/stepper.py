@@ -21,6 +21,9 @@ class FakeStepper:
         self.tested: list[int] = []
         self._memory = memory
 
+    def trust(self, samples: int) -> None:
+        """Nothing is tried out."""
+
     def prepare(self, batch: Batch) -> None:
         """Nothing."""
 

@@ -47,6 +47,9 @@ class JaxStepper:
         """Why batches of this model cannot be cut, or None where they can."""
         return self.objective.why_whole
 
+    def trust(self, samples: int) -> None:
+        """A step is compiled before it runs, and says what it takes."""
+
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if not self._variables:

@@ -15,6 +15,7 @@ from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.tensorflow.feed import Feed
 from fitroom.backends.tensorflow.functions import StepFunctions
 from fitroom.backends.tensorflow.host import HOST, as_tensors, cut, first_part, is_of_arrays
+from fitroom.backends.tensorflow.memory import release
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.backends.tensorflow.transaction import Transaction
@@ -51,6 +52,7 @@ class TensorFlowStepper:
         """At once in training so far: programs may be for any number."""
         self._most_tried = 0
         """Samples at once that went well in graph mode, before they were jitted."""
+        self._trusted = 0
         self._made_with: MadeWith | None = None
         self._feed = Feed(None)
         self._coming: deque[Batch] = deque()
@@ -70,8 +72,13 @@ class TensorFlowStepper:
 
     def begin(self) -> None:
         """Another training may follow one that was broken off."""
+        self._trusted = 0
         self._coming.clear()
         self._feed.drop()
+
+    def trust(self, samples: int) -> None:
+        """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
+        self._trusted = samples
 
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
@@ -139,12 +146,14 @@ class TensorFlowStepper:
         """Drop compiled programs. Gradients live between them only, while a step runs."""
         self._programs.clear()
         self._feed.drop()
+        self._trusted = 0
         self._most_samples = 0
         self._updates_in_place = False
 
     def _try_in_graph(self, batch: Batch, samples: int) -> None:
         """Have a step that is too large run out of memory here, where it does no harm, rather than jitted."""
-        if not self._is_jitted or samples <= self._most_tried or not self._is_kerass("train_step"):
+        most = max(self._most_tried, self._trusted)
+        if not self._is_jitted or samples <= most or not self._is_kerass("train_step"):
             return
         if may_run_out(self.model, samples):
             part = as_tensors(first_part(batch, samples))
@@ -153,6 +162,7 @@ class TensorFlowStepper:
                 transaction.run(self._program("gradients", may_jit=False), part.data())
                 del beside
             del self._programs["gradients", False]
+            release()  # what the graph keeps would lie where XLA wants all its memory in one piece
         self._most_tried = samples
 
     def _train_cut(self, transaction: Transaction, batch: Batch, micro_batch: int) -> dict[str, Any]:

@@ -43,6 +43,9 @@ class TorchStepper:
         """Why batches of this model cannot be cut, or None where they can."""
         return self.objective.why_whole
 
+    def trust(self, samples: int) -> None:
+        """A step that does not fit does no harm."""
+
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         self._prepared(batch)
