@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--only", choices=TRAININGS, help="one of the two trainings")
     parser.add_argument("--steps", type=int, help="updates in an epoch that is timed")
     parser.add_argument("--turns", type=Path, help="a file: several may compile at once, and are timed one by one")
+    parser.add_argument("--alone", action="store_true", help="compile by turns as well, since XLA times kernels")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -99,7 +100,7 @@ def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def by_turns(arguments: argparse.Namespace, pairs: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Two ways of training by turns; each is a function that trains some steps and gives seconds a step."""
-    with turn(arguments.turns, fcntl.LOCK_SH):
+    with turn(arguments.turns, fcntl.LOCK_EX if arguments.alone else fcntl.LOCK_SH):
         for pair in pairs.values():
             for way in pair:
                 way()  # compiles, and warms up

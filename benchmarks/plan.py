@@ -32,18 +32,28 @@ RESULTS = Path(__file__).parent / "results" / "plan.jsonl"
 BATCH_SIZE = 256
 FULL_BATCHES = 20
 SHORT_BATCH = 100
+"""Of a plan that cuts nothing. Of others it is one part, whose shapes XLA has tried kernels for: that takes longest."""
 GRID_BATCHES = 8
 GRID = [
     {"precision": precision, "micro_batch": micro_batch, "remat": remat}
-    for precision, remat, sizes in (
-        ("float32", "none", (16, 32, 43, 52, 64)),
-        ("float32", "blocks", (16, 32, 52, 64, 86, 128)),
-        ("mixed_bfloat16", "none", (16, 32, 52, 64, 86, 128)),
-        ("mixed_bfloat16", "blocks", (16, 32, 52, 64, 86, 128, None)),
+    for precision, micro_batch, ways in (
+        ("float32", 32, ("none", "stem", "entry", "blocks")),
+        ("float32", 64, ("none", "stem", "entry", "blocks")),
+        ("float32", 128, ("entry", "blocks")),
+        ("mixed_bfloat16", 32, ("none", "stem", "entry", "blocks")),
+        ("mixed_bfloat16", 64, ("none", "stem", "entry", "blocks")),
+        ("mixed_bfloat16", 128, ("none", "stem", "entry", "blocks")),
+        ("mixed_bfloat16", None, ("entry", "blocks")),
     )
-    for micro_batch in sizes
+    for remat in ways
 ]
 """What fits Xception into 16 GiB on JAX."""
+
+SEGMENTS = {
+    "stem": [("block1_conv1", "add")],
+    "entry": [("block1_conv1", "add"), ("block3_sepconv1_act", "add_1"), ("block4_sepconv1_act", "add_2")],
+}
+"""Of Xception, from where its pictures are large."""
 
 
 def main() -> None:
@@ -71,6 +81,7 @@ def main() -> None:
             options.add_argument("given", type=json.loads)
             options.add_argument("--brief", action="store_true")
         options.add_argument("--turns", type=Path, help="a file: those that name it are timed one by one")
+        options.add_argument("--alone", action="store_true", help="compile by turns as well, since XLA times kernels")
         options.add_argument("--programs", type=Path, help="a folder for what JAX compiled")
         options.add_argument("--compile-only", action="store_true")
         options.add_argument("--out", type=Path, default=RESULTS)
@@ -171,6 +182,8 @@ def in_child(arguments: argparse.Namespace, what: str, given: dict[str, Any], *f
     command = [sys.executable, __file__, "child", what, json.dumps(given), *flags]
     if arguments.turns:
         command += ["--turns", str(arguments.turns)]
+    if arguments.alone:
+        command.append("--alone")
     if arguments.programs:
         # XLA compiles with the memory in mind that there is, so that programs are for one limit.
         environment["JAX_COMPILATION_CACHE_DIR"] = str(arguments.programs / str(given["budget_bytes"]))
@@ -200,8 +213,10 @@ def carried_out(given: dict[str, Any], arguments: argparse.Namespace) -> dict[st
     """A plan, by `fitroom.fit`."""
     import fitroom
 
-    sizes = [BATCH_SIZE] * (1 if arguments.brief else FULL_BATCHES) + [SHORT_BATCH]
-    return by_fitroom(built(given["model"]), sizes, arguments, plan=fitroom.Plan.load(given["plan"]))
+    plan = fitroom.Plan.load(given["plan"])
+    part = plan.recipe.samples_at_once(BATCH_SIZE)
+    sizes = [BATCH_SIZE] * (1 if arguments.brief else FULL_BATCHES) + [part if part < BATCH_SIZE else SHORT_BATCH]
+    return by_fitroom(built(given["model"]), sizes, arguments, plan=plan)
 
 
 def recipe_of_grid(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -209,6 +224,8 @@ def recipe_of_grid(given: dict[str, Any], arguments: argparse.Namespace) -> dict
     import fitroom
 
     knobs = {name: given[name] for name in ("precision", "micro_batch", "remat")}
+    if (remat := given["remat"]) in SEGMENTS:
+        knobs["remat"] = fitroom.Remat(segments=SEGMENTS[remat])
     sizes = [BATCH_SIZE] * (1 if arguments.brief else GRID_BATCHES)
     return by_fitroom(built(given["model"]), sizes, arguments, recipe=fitroom.Recipe(**knobs))
 
@@ -270,10 +287,12 @@ def timed(
 
     begun = seconds = 0.0
     with contextlib.ExitStack() as alone:
+        if arguments.alone:
+            alone.enter_context(turn(arguments.turns))
 
         def begin(epoch: int, logs: Any) -> None:
             nonlocal begun
-            if epoch == 1:  # the others must not wait for a compiler
+            if epoch == 1 and not arguments.alone:  # the others must not wait for a compiler
                 alone.enter_context(turn(arguments.turns))
             begun = time.perf_counter()
 

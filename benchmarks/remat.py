@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="H200", help="the card of a prediction")
     parser.add_argument("--programs", type=Path, help="a folder for what JAX compiled")
     parser.add_argument("--turns", type=Path, help="a file: those that name it are timed one by one")
+    parser.add_argument("--alone", action="store_true", help="compile by turns as well, since XLA times kernels")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -155,7 +156,7 @@ def measured(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
     device = backend.devices()[0]
     begun = 0.0
     seconds: list[float] = []
-    compiles = arguments.backend == "tensorflow" and arguments.jit is not False
+    compiles = arguments.backend == "tensorflow" and arguments.jit is not False and not arguments.alone
     with contextlib.ExitStack() as alone:
         if not compiles:
             alone.enter_context(turn(arguments.turns))

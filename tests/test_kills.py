@@ -7,7 +7,8 @@ from test_backend_contract import needs
 
 
 @pytest.mark.parametrize(
-    ("backend", "kills"), [("torch", 1), pytest.param("jax", 2, marks=pytest.mark.slow), ("tensorflow", 1)]
+    ("backend", "kills"),
+    [("torch", 1), *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("jax", "tensorflow"))],
 )
 def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(backend, kills, tmp_path):
     needs(backend)

@@ -5,7 +5,9 @@ import pytest
 from test_backend_contract import LIMITED_CPU, needs, run_checks
 
 
-@pytest.mark.parametrize("backend", [pytest.param("jax", marks=pytest.mark.slow), "torch", "tensorflow"])
+@pytest.mark.parametrize(
+    "backend", ["tensorflow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "torch"))]
+)
 def test_training_is_read_on_every_backend(backend, tmp_path):
     needs(backend)
     # TensorFlow counts and limits memory on the CPU too, if it is asked to.
