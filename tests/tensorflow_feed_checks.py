@@ -70,6 +70,22 @@ def test_parts_come_from_the_card_and_the_result_is_the_same(taken, micro_batch)
         np.testing.assert_array_equal(each, other)
 
 
+def test_a_training_that_stops_early_leaves_nothing_on_the_card():
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == 1
+
+    with tf.device(CARD):
+        model = keras.Sequential([keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(5)])
+        model.compile("adam", "mse", jit_compile=True)
+        batch = batch_of(40)
+        fitroom.fit(model, batch.x, np.zeros((40, 5), "float32"), batch_size=8, verbose=0, callbacks=[Stop()])
+    [stepper] = [each for each in vars(model)["_fitroom_steppers"].values() if each.holds]
+    assert int(model.optimizer.iterations) == 2
+    assert stepper._feed._copy is None
+    assert not stepper._coming
+
+
 def test_what_was_started_is_taken_once_and_nothing_else_is():
     feed, batch, other = Feed(CARD), batch_of(8), batch_of(8)
     feed.start(batch, 1, batch)

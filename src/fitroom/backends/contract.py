@@ -85,6 +85,9 @@ class Stepper(Protocol):
         Called from another thread. It never raises for want of memory: it then gives back the batch as it came.
         """
 
+    def pause(self) -> None:
+        """No batch follows for now: drop what `ahead` brought near and nobody took."""
+
     def forget(self) -> None:
         """Drop what earlier sizes left behind: compiled programs, buffers of gradients."""
 

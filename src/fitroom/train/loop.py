@@ -4,11 +4,14 @@ The order of events is that of Keras's own `fit`; what is different is that a st
 has a size of its own, and that a run can begin in the middle of an epoch.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from fitroom.train.events import Events
 from fitroom.train.losses import LossWatch
+from fitroom.train.sources.batches import Batches
 from fitroom.train.sources.contract import Source
 from fitroom.train.sources.prefetch import Prefetched, prefetched
 from fitroom.train.transaction import Transaction
@@ -119,7 +122,7 @@ class Loop:
         # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
         by_turns = self.keeper.records and self.source.resumes != "exactly"
         depth = 0 if by_turns else self.transaction.stepper.batches_ahead
-        with prefetched(batches, self.transaction.ahead, depth, record=self.keeper.records) as items:
+        with self._ahead(batches, depth, record=self.keeper.records) as items:
             for number, item in enumerate(items, start=position.batch):
                 self.events.where = {"epoch": position.epoch, "batch": number}
                 self.callbacks.on_train_batch_begin(number)
@@ -140,7 +143,7 @@ class Loop:
         model.reset_metrics()
         logs: dict[str, Any] = {}
         batches = validation.source.epoch(0)
-        with prefetched(batches, self.transaction.ahead, record=False) as items:
+        with self._ahead(batches, depth=1, record=False) as items:
             for number, item in enumerate(items):
                 callbacks.on_test_batch_begin(number)
                 logs = self.transaction.test(item.batch)
@@ -151,6 +154,15 @@ class Loop:
         results = as_floats(self._results(logs))
         callbacks.on_test_end(results)
         return results
+
+    @contextlib.contextmanager
+    def _ahead(self, batches: Batches, depth: int, *, record: bool) -> Iterator[Iterator[Prefetched]]:
+        """The batches, each brought near to the device while one before it is being worked on."""
+        try:
+            with prefetched(batches, self.transaction.ahead, depth, record=record) as items:
+                yield items
+        finally:
+            self.transaction.stepper.pause()
 
     def _results(self, logs: dict[str, Any]) -> dict[str, Any]:
         """An epoch's logs: what the metrics say, unless the model's own step gave other names."""

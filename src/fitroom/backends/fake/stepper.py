@@ -47,6 +47,9 @@ class FakeStepper:
         """The batch as it came."""
         return batch
 
+    def pause(self) -> None:
+        """Nothing is brought near."""
+
     def forget(self) -> None:
         """Nothing is kept."""
 

@@ -110,6 +110,9 @@ class JaxStepper:
                 raise
             return batch
 
+    def pause(self) -> None:
+        """Batches that were brought near go with whoever asked for them."""
+
     def forget(self) -> None:
         """Wait for what is under way. Compiled programs stay: they hold no gradients, and compiling takes a minute."""
         self._settle()

@@ -38,7 +38,7 @@ def jitted_timeline_of_parts(step: CutStep, request: StepRequest, limit_bytes: i
     part, update = jitted_timeline(step.part, request, limit_bytes), _fused_update(step.update)
     return replace(
         part,
-        timeline=_with_next(_in_phases(part.timeline, _OF_A_PART), step.part.batch_bytes).followed_by(update),
+        timeline=_in_phases(part.timeline, _OF_A_PART).followed_by(update),
         required_bytes=max(part.required_bytes, int(_ROOM_TO_MOVE * update.peak_bytes)),
     )
 
@@ -47,12 +47,6 @@ def _in_phases(timeline: Timeline, phases: Mapping[Phase, Phase]) -> Timeline:
     """The same with phases under other names: operations are named for a whole step, which none of the two is."""
     moments = (replace(moment, phase=moment.phase and phases[moment.phase]) for moment in timeline.moments)
     return Timeline(buffers=timeline.buffers, moments=tuple(moments))
-
-
-def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:
-    """The same with the next part on its way to the card."""
-    coming = Buffer(size_bytes=rounded(next_bytes), kind="input", layer=None, first=0, last=len(timeline.moments) - 1)
-    return Timeline(buffers=(*timeline.buffers, coming), moments=timeline.moments)
 
 
 def _fused_update(update: TensorFlowStep) -> Timeline:

@@ -57,7 +57,9 @@ def cut_step(prepared: PreparedModel, remat: str | Remat | None = None) -> CutSt
     def make(data: Any) -> CutStep:
         steps = traced_step(model, in_segments, data), traced_step(model, update, ())
         first, last = (replace(step, variables=(*step.variables, *sums)) for step in steps)
-        return CutStep(part=replace(first, returns_gradients=True), update=replace(last, holds_old=True))
+        return CutStep(
+            part=replace(first, returns_gradients=True, sends_next=True), update=replace(last, holds_old=True)
+        )
 
     return given_targets(prepared, make, with_loss=True)
 
@@ -80,7 +82,7 @@ def whole_step(prepared: PreparedModel, remat: str | Remat) -> CutStep | TensorF
     def make(data: Any) -> CutStep:
         first, last = traced_step(model, gradients, data), traced_step(model, update, ())
         last = replace(last, variables=(*last.variables, *sums), holds_old=True)
-        return CutStep(part=replace(first, returns_gradients=True), update=last)
+        return CutStep(part=replace(first, returns_gradients=True, sends_next=True), update=last)
 
     return given_targets(prepared, make)
 

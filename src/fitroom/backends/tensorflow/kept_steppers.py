@@ -17,5 +17,5 @@ def kept_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> 
         del kept[asked]
     if (jit, remat) not in kept:
         kept[jit, remat] = TensorFlowStepper(model, jit=jit, remat=remat)
-    kept[jit, remat].begin()
+    kept[jit, remat].trust(0)
     return kept[jit, remat]

@@ -66,6 +66,9 @@ class TensorFlowStep:
     returns_gradients: bool = False
     """Whether what it returns stays on the card when it is done."""
 
+    sends_next: bool = False
+    """Whether the next batch comes to the card while it runs, where it is jitted."""
+
     holds_old: bool = False
     """Whether the old values of variables that it changes are held on the card until it is done."""
 

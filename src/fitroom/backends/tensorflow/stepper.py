@@ -70,12 +70,6 @@ class TensorFlowStepper:
         """Whether it has programs, and they are still right for the model."""
         return self._made_with is not None and self._made_with.holds_for(self.model)
 
-    def begin(self) -> None:
-        """Another training may follow one that was broken off."""
-        self._trusted = 0
-        self._coming.clear()
-        self._feed.drop()
-
     def trust(self, samples: int) -> None:
         """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
         self._trusted = samples
@@ -141,6 +135,11 @@ class TensorFlowStepper:
             batch = as_tensors(batch)
         self._coming.append(batch)
         return batch
+
+    def pause(self) -> None:
+        """Give back what was sent to the card for a batch that does not come."""
+        self._coming.clear()
+        self._feed.drop()
 
     def forget(self) -> None:
         """Drop compiled programs. Gradients live between them only, while a step runs."""

@@ -92,6 +92,9 @@ class TorchStepper:
         """The batch where the card can fetch it fast. It is not put there yet: Keras has one batch on it at a time."""
         return pinned(batch)
 
+    def pause(self) -> None:
+        """Batches that were brought near go with whoever asked for them."""
+
     def forget(self) -> None:
         """Drop the gradients; nothing is compiled."""
         if self._rollback is not None:

@@ -9,10 +9,10 @@ from fitroom.backends.tensorflow.jitted.placement import block_bytes, train
 from fitroom.backends.tensorflow.jitted.required import required_bytes
 from fitroom.backends.tensorflow.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.step import TensorFlowStep
-from fitroom.estimating.allocators.best_fit import BestFitAllocator
+from fitroom.estimating.allocators.best_fit import BestFitAllocator, rounded
 from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
-from fitroom.estimating.timeline import Timeline
+from fitroom.estimating.timeline import Buffer, Timeline
 
 NEAR_COMPILER_ERROR = 0.0041
 """The median error of benchmarks/results/predicted.jsonl: a compiler near TensorFlow's own XLA."""
@@ -38,6 +38,8 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
     compiler = chosen_compiler()
     timeline = compiled_timeline(as_jitted(step), request.card, compiler.library)
     block = block_bytes(step, timeline.peak_bytes)
+    if step.sends_next:
+        timeline = _with_next(timeline, step.batch_bytes)
     roomy = BestFitAllocator(limit_bytes=max(limit_bytes, 4 * timeline.peak_bytes))
     timeline = timeline.with_peak(max(timeline.peak_bytes, train(step, block, roomy)))
     return JittedFound(
@@ -51,6 +53,13 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
         },
         notes=(*compiler.notes, *_recomputing_note(timeline)),
     )
+
+
+def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:
+    """The same with the next batch on its way to the card."""
+    end = len(timeline.moments) - 1
+    coming = Buffer(size_bytes=rounded(next_bytes), kind="input", layer=None, first=0, last=end)
+    return Timeline(buffers=(*timeline.buffers, coming), moments=timeline.moments)
 
 
 def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:

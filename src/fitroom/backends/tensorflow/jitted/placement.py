@@ -4,7 +4,7 @@ XLA asks for all temporaries in one block, so what is free must lie together. Tw
 drawn at random, scaled and shifted, each time into a new piece, and only the last one stays. And all of the
 optimizer's slots of one shape are at first the same zeros: the first step cannot update them in place, and gives each
 a piece of its own beside the zeros, which then go. What comes to lie in a hole that is a little too large gets all of
-it.
+it: so the block gets the place of a batch beside it, when that batch is done and the next lies elsewhere.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from collections import Counter
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.estimating.allocators.best_fit import BestFitAllocator, rounded
 
-_STEADY_STEPS = 2
+_STEADY_STEPS = 4
 _Like = tuple[tuple[int, ...], str]
 
 
@@ -24,6 +24,7 @@ def block_bytes(step: TensorFlowStep, peak_bytes: int) -> int:
 def train(step: TensorFlowStep, block: int, allocator: BestFitAllocator) -> int:
     """Make the variables and train some steps: the most in use in a steady one. Raises DoesNotFitError."""
     zeros = _make_variables(step, allocator)
+    coming = allocator.allocate(step.batch_bytes) if step.sends_next else None
     batch = allocator.allocate(step.batch_bytes)
     for variable in step.variables:
         if _is_slot(variable) and _like(variable) in zeros:
@@ -33,7 +34,8 @@ def train(step: TensorFlowStep, block: int, allocator: BestFitAllocator) -> int:
         allocator.free(address)
     allocator.peak_bytes = allocator.in_use_bytes
     for _ in range(_STEADY_STEPS):
-        batch = allocator.allocate(step.batch_bytes)
+        following = allocator.allocate(step.batch_bytes)
+        batch, coming = (following, None) if coming is None else (coming, following)
         allocator.free(allocator.allocate(block))
         allocator.free(batch)
     return allocator.peak_bytes

@@ -15,7 +15,8 @@ H200 Xception ran with 32 MiB to spare, and three steps of 0.6 to 1.2 GB did not
 def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int) -> int:
     """The limit that holds the step, a batch that comes ahead of it, and what cannot be foreseen."""
     replayed_bytes = smallest_limit_bytes(step, block, peak_bytes)
-    return replayed_bytes + step.batch_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
+    ahead_bytes = 0 if step.sends_next else step.batch_bytes
+    return replayed_bytes + ahead_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
 
 
 def smallest_limit_bytes(step: TensorFlowStep, block: int, peak_bytes: int) -> int:
