@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Three processes of tests share the cores: threads of theirs that wait for one another in loops only take time.
+test test-all: export OMP_NUM_THREADS = 1
+
 .PHONY: demo test test-all lint docs bench pictures setup
 
 demo: $(READY)

@@ -1,5 +1,6 @@
 """Small models and batches in which a loss, an optimizer or a layer could go wrong when a batch is cut."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -319,5 +320,8 @@ def without_numbers(name: str) -> str:
     return re.sub(r"_\d+", "", name)
 
 
-CUTS = [(name, parts) for name, case in CASES.items() for parts in (MICRO_BATCHES if case.short_last else (3, 7))]
+OF_THE_OTHERS = (3, 7) if "FITROOM_ALL_CUTS" in os.environ else (3,)
+CUTS = [
+    (name, parts) for name, case in CASES.items() for parts in (MICRO_BATCHES if case.short_last else OF_THE_OTHERS)
+]
 """Cases and the numbers of parts in which they are checked."""

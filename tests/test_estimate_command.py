@@ -235,7 +235,14 @@ def test_the_timeline_comes_on_request(run, small):
     assert run(SMALL, "--timeline").returncode == 2
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("html", b"<!doctype html")])
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [
+        ("html", b"<!doctype html"),
+        pytest.param("png", b"\x89PNG", marks=pytest.mark.slow),
+        pytest.param("svg", b"<?xml", marks=pytest.mark.slow),
+    ],
+)
 def test_a_plot_is_written_beside_the_result(run, folder, small, suffix, start):
     done = run(SMALL, "--batch-size", "16", "--backend", "jax", "--gpu", "T4", "--json", "--plot", f"step.{suffix}")
     assert done.returncode == 0, done.stderr
@@ -543,7 +550,7 @@ def test_code_in_a_file_runs_only_where_it_is_trusted(run, estimate):
 # Errors for those who want to see all.
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("place", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_debug_shows_the_traceback_wherever_it_stands(run, place):
     needs_jax()
     arguments = ("models.py:raises", "--backend", "jax")
