@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Three processes of tests share the cores: threads of theirs that wait for one another in loops only take time.
+# Several processes of tests share the cores: threads of theirs that wait for one another in loops only take time.
 test test-all: export OMP_NUM_THREADS = 1
 
 .PHONY: demo test test-all lint docs bench pictures setup
@@ -14,12 +14,12 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m "not slow" tests
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not slow" tests
 
 # Everything; about half as long again.
 test-all: lint
 	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal tests
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal tests
 
 lint: $(READY)
 	$(BIN)/ruff check

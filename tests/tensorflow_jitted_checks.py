@@ -123,7 +123,7 @@ def test_what_is_needed_counts_the_holes_that_making_variables_leaves():
         kinds = ["weights"] + ["optimizer"] * num_slots
         size = {"shape": (kernel_bytes // 8, 2), "dtype": "float32", "size_bytes": kernel_bytes}
         variables = tuple(StepVariable(variable=None, kind=kind, layer=None, **size) for kind in kinds)
-        return SimpleNamespace(variables=variables, batch_bytes=2**20)
+        return SimpleNamespace(variables=variables, batch_bytes=2**20, sends_next=False)
 
     def holes_bytes(num_slots: int) -> int:
         peak_bytes = (1 + num_slots) * kernel_bytes + 2**20 + block_bytes
@@ -145,8 +145,11 @@ def test_a_hole_that_is_a_little_too_large_is_taken_whole():
         for name, size in sizes.items()
     )
     variables = (replace(variables[0], shape=(variables[0].shape[0] // 2, 2)), variables[1])
-    step = SimpleNamespace(variables=variables, batch_bytes=2**20)
-    assert train(step, 2**30, BestFitAllocator(limit_bytes=2**33)) == sum(sizes.values()) + 50 * 2**20 + 2**20 + 2**30
+    expected = sum(sizes.values()) + 50 * 2**20 + 2**20 + 2**30
+    for sends_next in (False, True):
+        step = SimpleNamespace(variables=variables, batch_bytes=2**20, sends_next=sends_next)
+        found = train(step, 2**30, BestFitAllocator(limit_bytes=2**33))
+        assert found == expected + sends_next * 2**20, "the next batch is there as well"
 
 
 def test_nearly_all_of_the_peak_belongs_to_layers(trained):

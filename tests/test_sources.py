@@ -480,7 +480,7 @@ def test_random_state_comes_back():
 # In processes of their own
 
 
-@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+@pytest.mark.parametrize("backend", [pytest.param("jax", marks=pytest.mark.slow), "tensorflow", "torch"])
 def test_sources_of_a_framework(backend, tmp_path):
     needs(backend)
     specific = {"tensorflow": ["sources_tensorflow_checks.py"], "torch": ["sources_torch_checks.py"]}

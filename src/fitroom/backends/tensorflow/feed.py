@@ -96,6 +96,4 @@ def _copied(tensor: Any, device: str) -> Any:
 def _is_dense(part: Batch) -> bool:
     """Whether all of it is plain tensors of numbers."""
     arrays = [array for each in (part.x, part.y, part.sample_weight) for array in leaves(each)]
-    return all(isinstance(array, tf.Tensor) and array.dtype.is_numpy_compatible for array in arrays) and not any(
-        array.dtype == tf.string for array in arrays
-    )
+    return all(isinstance(array, tf.Tensor) and array.dtype != tf.string for array in arrays)
