@@ -24,6 +24,7 @@ def test_operations_come_in_the_order_of_steps_that_ran(tmp_path):
     run_checks(["tensorflow_order_checks.py"], backend="tensorflow", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
 
 
+@pytest.mark.slow
 def test_the_command_estimates_a_ready_made_model(tmp_path):
     needs("tensorflow")
     command = ["-m", "fitroom", "estimate", "MobileNetV3Small", "--batch-size", "8", "--image-size", "64"]

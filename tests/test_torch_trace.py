@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from test_backend_contract import needs, run_checks, run_python
 
 
@@ -10,6 +12,7 @@ def test_traced_steps_are_real_ones_without_their_memory(tmp_path):
     run_checks(["torch_trace_checks.py"], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
 
 
+@pytest.mark.slow
 def test_the_command_line_estimates_on_pytorch(tmp_path):
     needs("torch")
     arguments = ["estimate", "mobilenet_v2", "--batch-size", "8", "--image-size", "96", "--gpu", "T4", "--json"]
