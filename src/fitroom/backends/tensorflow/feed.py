@@ -8,25 +8,53 @@ Numbers that come again and again are copied once.
 
 import contextlib
 import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.host import as_tensors
+from fitroom.backends.tensorflow.host import as_tensors, first_part
 from fitroom.train.batch import Batch
 from fitroom.train.structure import leaves
 
 _MOST_NUMBERS = 1000
+"""Masks make other shares of every batch."""
 
 
 class Feed:
     """The way to one device; with None for it, all stays on the host until a program takes it."""
 
-    def __init__(self, device: str | None) -> None:
+    def __init__(self, device: str | None = None) -> None:
         self.device = device
+        self._coming: deque[Batch] = deque()
+        """Batches that were made ahead, in their order."""
         self._copy: _Copy | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
+
+    def expect(self, batch: Batch) -> None:
+        """It comes after those that were told of before; from any thread."""
+        self._coming.append(batch)
+
+    def after(self, batch: Batch) -> Batch | None:
+        """The batch that comes next, if it is there already."""
+        for number, each in enumerate(list(self._coming), start=1):
+            if each is batch:
+                for _ in range(number):
+                    self._coming.popleft()
+                break
+        return self._coming[0] if self._coming else None
+
+    def parts(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
+        """The parts, from the device where they are there; while one is worked on the next is on its way."""
+        for number, part in enumerate(parts):
+            fed = as_tensors(self.take(batch, number, part))
+            if number + 1 < len(parts):
+                self.start(batch, number + 1, parts[number + 1])
+            elif (following := self.after(batch)) is not None and self.device is not None:
+                self.start(following, 0, first_part(following, micro_batch))
+            yield fed
 
     def start(self, batch: Batch, number: int, part: Batch) -> None:
         """Begin to copy a part, the one of this number in its batch, beside what the card is given to do next."""
@@ -67,6 +95,11 @@ class Feed:
         copy, self._copy = self._copy, None
         if copy is not None:
             copy.join()
+
+    def end(self) -> None:
+        """None of the batches that were told of comes any more."""
+        self._coming.clear()
+        self.drop()
 
 
 class _Copy(threading.Thread):

@@ -1,7 +1,6 @@
 """Training steps on TensorFlow: a program for the gradients, one for the update, and values from before for both."""
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -54,9 +53,7 @@ class TensorFlowStepper:
         """Samples at once that went well in graph mode, before they were jitted."""
         self._trusted = 0
         self._made_with: MadeWith | None = None
-        self._feed = Feed(None)
-        self._coming: deque[Batch] = deque()
-        """Batches that were made ahead, in their order."""
+        self._feed = Feed()
         self._changed_bytes = 0
         self._updates_in_place = False
 
@@ -90,7 +87,7 @@ class TensorFlowStepper:
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
-        self._feed = Feed(self._card())
+        self._feed.device = self._card()
         self._made_with = MadeWith(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class TensorFlowStepper:
         with Transaction() as transaction:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, batch, micro_batch)
-            data = next(self._fed(batch, [batch], micro_batch)).data()
+            data = next(self._feed.parts(batch, [batch], micro_batch)).data()
             if not self._is_kerass("train_step"):
                 return dict(self._update(transaction, "train_step", data))
             if self._changed_bytes <= SMALL_BYTES:
@@ -113,7 +110,7 @@ class TensorFlowStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self.prepare(batch)
-        self._after(batch)
+        self._feed.after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
@@ -133,13 +130,12 @@ class TensorFlowStepper:
         """The batch as tensors of the host, from where its parts are brought to the card one by one."""
         with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
             batch = as_tensors(batch)
-        self._coming.append(batch)
+        self._feed.expect(batch)
         return batch
 
     def pause(self) -> None:
         """Give back what was sent to the card for a batch that does not come."""
-        self._coming.clear()
-        self._feed.drop()
+        self._feed.end()
 
     def forget(self) -> None:
         """Drop compiled programs. Gradients live between them only, while a step runs."""
@@ -168,29 +164,10 @@ class TensorFlowStepper:
         parts = self._parts(batch, micro_batch, "train_step")
         number = self._feed.number
         sums = transaction.run(self._program("nothing_yet", may_jit=False), number(np.float32(0)))
-        fed = self._fed(batch, parts, micro_batch)
+        fed = self._feed.parts(batch, parts, micro_batch)
         for shares in self._shares(transaction, parts):
             sums = transaction.run(self._program("part"), next(fed).data(), *map(number, shares), sums)
         return dict(self._update(transaction, "finish", sums, number(np.int32(batch.size))))
-
-    def _fed(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
-        """The parts, from the card where they are there; while one is worked on the next is on its way."""
-        for number, part in enumerate(parts):
-            fed = as_tensors(self._feed.take(batch, number, part))
-            if number + 1 < len(parts):
-                self._feed.start(batch, number + 1, parts[number + 1])
-            elif (following := self._after(batch)) is not None and self._feed.device is not None:
-                self._feed.start(following, 0, first_part(following, micro_batch))
-            yield fed
-
-    def _after(self, batch: Batch) -> Batch | None:
-        """The batch that comes next, if it is there already."""
-        for number, each in enumerate(list(self._coming), start=1):
-            if each is batch:
-                for _ in range(number):
-                    self._coming.popleft()
-                break
-        return self._coming[0] if self._coming else None
 
     def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
         """Run what changes the weights. Without memory for old ones beside new ones the host holds the old."""
