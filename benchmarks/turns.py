@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,4 +16,6 @@ def turn(file: Path | None, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
         return
     with file.open("a") as opened:
         fcntl.flock(opened, kind)
+        begun = time.perf_counter()
         yield
+        print(f"had the turn for {time.perf_counter() - begun:.1f} s", file=sys.stderr, flush=True)
