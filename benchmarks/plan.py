@@ -7,8 +7,8 @@
 
 A batch of 256, Adam. `run` trains 20 full batches and a short one, and counts out-of-memory. `grid` times recipes by
 `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's
-own accumulation up to the batch. What is timed is the faster of two epochs after a short one that compiles, since others
-may begin meanwhile. One process each, one line of results/plan.jsonl each; all are timed one by one where they name the
+own accumulation up to the batch. What is timed is the faster of two epochs after a short one that compiles: others may
+begin meanwhile. One process each, one line of results/plan.jsonl each; all are timed one by one where they name the
 same `--turns`.
 
 With `--programs FOLDER` a step on JAX is compiled in one process, which may run out of memory as well (`first` tells),
@@ -263,7 +263,7 @@ def keras_alone(given: dict[str, Any], arguments: argparse.Namespace) -> dict[st
 def timed(
     train: Callable[..., Any], model: Any, first: list[int], sizes: list[int], arguments: argparse.Namespace
 ) -> Any:
-    """Train an epoch of batches of the `first` sizes and two of `sizes`: the history, and seconds a batch of the faster."""
+    """Train an epoch of batches of the `first` sizes and two of `sizes`: the history, and least seconds a batch."""
     import contextlib
 
     import keras

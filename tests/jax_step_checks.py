@@ -5,7 +5,6 @@ Errors of the device are planted: a CPU runs out of no memory that JAX would cou
 
 import gc
 import signal
-import threading
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from keras import layers
 
 import fitroom
 from fitroom import ModelError, Recipe
-from fitroom.backends.jax import room
+from fitroom.backends.jax import room, sending
 from fitroom.backends.jax.kept_programs import keep_programs
 from fitroom.backends.jax.order import last_first, of_last_first
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
@@ -273,20 +272,79 @@ def test_memory_that_is_given_back_a_moment_later_is_waited_for(monkeypatch):
     assert next(in_use, None) is None
 
 
-def test_a_batch_that_finds_no_room_ahead_stays_on_the_host(monkeypatch):
-    stepper, batch = stepper_of(dense()), dense_batch(FIRST)
+@pytest.fixture
+def sent(monkeypatch):
+    """The sizes of batches that were moved to what passes for a card, in that order."""
+    moved = []
+    move = sending._moved
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert isinstance(stepper.ahead(batch).x, jax.Array)
-    stepper.train(batch, 7)
-    needed_bytes = stepper._programs.most_needed_bytes
-    for spare_bytes, is_brought in ((batch.x.nbytes + batch.y.nbytes, True), (batch.x.nbytes, False)):
-        card = device_with(bytes_limit=needed_bytes + spare_bytes, bytes_in_use=0)
-        monkeypatch.setattr(jax, "local_devices", lambda card=card: [card])
-        assert isinstance(stepper.ahead(batch).x, jax.Array) == is_brought
-    monkeypatch.undo()
+    monkeypatch.setattr(sending, "_moved", lambda batch: moved.append(batch.size) or move(batch))
+    return moved
+
+
+@pytest.mark.parametrize(("spare_bytes", "is_sent"), [(0, True), (-1, False)])
+def test_the_next_batch_is_sent_before_a_step_if_that_has_room(spare_bytes, is_sent, sent, monkeypatch):
+    stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
+    stepper.train(first, 7)
+    [program] = stepper._programs._kept.values()
+    next_bytes = second.x.nbytes + second.y.nbytes
+    card = device_with(bytes_limit=program.needed_bytes + next_bytes + spare_bytes, bytes_in_use=0, pool_bytes=0)
+    monkeypatch.setattr(jax, "local_devices", lambda: [card])
+    for batch in (first, second):
+        stepper.ahead(batch)
+    sent.clear()
+    plant(stepper, lambda compiled, *arguments: sent.append("step") or compiled(*arguments))
+    stepper.train(first, 7)
+    expected = [first.size, *([second.size] if is_sent else []), "step"]
+    assert sent == expected
+    stepper.train(second, 7)
+    assert sent == [*expected, *([] if is_sent else [second.size])]  # another shape: another program, not planted
+
+
+def test_what_was_sent_goes_when_it_lies_in_the_way_of_the_step(sent, monkeypatch):
+    stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
+    stepper.train(first, 7)
+    [program] = stepper._programs._kept.values()
+
+    def counted():
+        limit_bytes = 100 * program.needed_bytes
+        return {
+            "bytes_limit": limit_bytes,
+            "pool_bytes": limit_bytes,
+            "bytes_in_use": program.needed_bytes,
+            "largest_free_block_bytes": program.needed_bytes - (second.size in sent),
+        }
+
+    for batch in (first, second):
+        stepper.ahead(batch)
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform="gpu", id=0, memory_stats=counted)])
+    stepper._sending.send_next(first, program.needed_bytes)
+    assert second.size in sent
+    assert stepper._sending._sent is None
+
+
+def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatch):
+    """The error is planted."""
+    stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "device_put", lambda array: raise_at_the_call(None, None, None))
-    assert stepper.ahead(batch) is batch
+    monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
+    for batch in (first, second):
+        stepper.ahead(batch)
+    monkeypatch.setattr(sending, "_moved", lambda batch: raise_at_the_call(None, None, None))
+    stepper._sending.send_next(first, 0)
+    assert stepper._sending._sent is None
+
+
+def test_a_pause_gives_back_what_was_sent(sent, monkeypatch):
+    monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
+    stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
+    for batch in (first, second):
+        stepper.ahead(batch)
+    stepper.train(first, 7)
+    assert stepper._sending._sent[0] is second
+    stepper.pause()
+    assert stepper._sending._sent is None
+    assert stepper._sending.coming.after(first) is None
 
 
 def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
@@ -332,44 +390,39 @@ def test_where_memory_is_free_but_scattered_the_state_is_moved_together(monkeypa
     assert_identical(state_of(model), state_of(twin))
 
 
-def test_no_batch_is_brought_ahead_between_the_look_at_the_room_and_the_run(monkeypatch):
-    stepper = stepper_of(dense())
-    stepper.train(dense_batch(FIRST), 7)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    came_in_between = []
-
-    def bring_ahead_meanwhile(compiled, *arguments):
-        other = threading.Thread(target=stepper.ahead, args=[dense_batch(FIRST)], daemon=True)
-        other.start()
-        other.join(timeout=0.3)
-        came_in_between.append(not other.is_alive())
-        return compiled(*arguments)
-
-    plant(stepper, bring_ahead_meanwhile)
-    stepper.train(dense_batch(FIRST), 7)
-    assert came_in_between == [False]
-
-
-@pytest.mark.parametrize(("room_for", "waited"), [(2, 1), (1, 4)])
-def test_steps_overlap_where_two_of_them_fit_and_only_there(room_for, waited, monkeypatch):
+@pytest.mark.parametrize(
+    ("is_held", "expected"),
+    [
+        pytest.param(False, ["step", "step", "step", "waited", "step", "waited"], id="given back at once"),
+        pytest.param(True, ["step", "step", "waited", "step", "waited", "step"], id="held until it is done"),
+    ],
+)
+def test_a_step_is_given_to_the_card_while_one_runs_unless_that_has_its_room(is_held, expected, monkeypatch):
     model, twin = with_everything(), with_everything()
     stepper, plain = stepper_of(model), stepper_of(twin)
-    plain.train(dense_batch(FIRST), 7)
+    for _ in range(4):
+        plain.train(dense_batch(FIRST), 7)
     [program] = plain._programs._kept.values()
-    card = device_with(bytes_limit=room_for * program.needed_bytes, bytes_in_use=0, pool_bytes=0)
-    monkeypatch.setattr(jax, "local_devices", lambda: [card])
-    wait, waits = jax.block_until_ready, []
 
-    def counted(values):
-        waits.append(isinstance(values, tuple) and len(values) == 2 and isinstance(values[0], dict))
+    def counted():
+        held_bytes = program.needed_bytes if is_held and stepper._under_way is not None else 0
+        return {"bytes_limit": program.needed_bytes, "pool_bytes": 0, "bytes_in_use": held_bytes}
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform="gpu", id=0, memory_stats=counted)])
+    wait, events = jax.block_until_ready, []
+
+    def noted(values):
+        if isinstance(values, dict):  # the logs of a step
+            events.append("waited")
         return wait(values)
 
-    monkeypatch.setattr(jax, "block_until_ready", counted)
-    for _ in range(4):
-        stepper.train(dense_batch(FIRST), 7)
-    assert sum(waits) == waited  # for a step's results before the next one
+    monkeypatch.setattr(jax, "block_until_ready", noted)
+    stepper.train(dense_batch(FIRST), 7)
+    events.append("step")
+    plant(stepper, lambda compiled, *arguments: events.append("step") or compiled(*arguments))
     for _ in range(3):
-        plain.train(dense_batch(FIRST), 7)
+        stepper.train(dense_batch(FIRST), 7)
+    assert events == expected
     assert_identical(state_of(model), state_of(twin))
 
 
@@ -566,7 +619,7 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
         assert min(held[n] for n in forward) >= weights_bytes
         assert held[forward[0]] < 1.1 * weights_bytes
         assert batch_bytes <= each.by_kind["input"] < 1.1 * batch_bytes
-        assert each.required_bytes - each.peak_bytes == batch_bytes
+        assert each.required_bytes - each.peak_bytes == 2 * batch_bytes
     activations = {micro_batch: max(each.timeline.usage_bytes_of("activations")) for micro_batch, each in found.items()}
     assert activations[16] < 0.5 * activations[48]
 

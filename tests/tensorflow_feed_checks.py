@@ -1,5 +1,8 @@
 """The way of batches to the card on TensorFlow, run by `test_tensorflow_step.py`: a second CPU stands for the card."""
 
+import threading
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -83,7 +86,7 @@ def test_a_training_that_stops_early_leaves_nothing_on_the_card():
     [stepper] = [each for each in vars(model)["_fitroom_steppers"].values() if each.holds]
     assert int(model.optimizer.iterations) == 2
     assert stepper._feed._copy is None
-    assert not stepper._feed._coming
+    assert stepper._feed.coming.after(batch) is None
 
 
 def test_what_was_started_is_taken_once_and_nothing_else_is():
@@ -97,6 +100,40 @@ def test_what_was_started_is_taken_once_and_nothing_else_is():
     for asked, number, part in ((other, 1, batch), (batch, 0, batch), (batch, 1, batch_of(4))):
         feed.start(batch, 1, batch)
         assert feed.take(asked, number, part) is part
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"])
+def test_any_kind_of_number_is_copied_as_it_is(dtype):
+    values = tf.cast([0, 1, 7], dtype)
+    with tf.device(HOST):
+        batch = Batch(x=tf.cast([[0.0], [1.5], [7.0]], "float32"), y=values)
+    feed = Feed(CARD)
+    feed.start(batch, 0, batch)
+    copied = feed.take(batch, 0, batch)
+    assert devices_of(copied) == {CARD}
+    assert copied.y.dtype == values.dtype
+    np.testing.assert_array_equal(copied.y.numpy(), values.numpy())
+
+
+def test_while_an_array_is_on_its_way_others_run_and_begin_theirs(monkeypatch):
+    """The copy waits here for what it would wait for on a card: work that was given before. That is planted."""
+    begun, go_on = [], threading.Event()
+    copied = feed_module._copied
+
+    def slowly(tensor, device):
+        begun.append(tensor.dtype)
+        go_on.wait(20)
+        return copied(tensor, device)
+
+    monkeypatch.setattr(feed_module, "_copied", slowly)
+    feed, batch = Feed(CARD), batch_of(4)
+    feed.start(batch, 0, batch)
+    until = time.monotonic() + 10
+    while len(begun) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert sorted(each.name for each in begun) == ["float32", "int32"]
+    go_on.set()
+    assert devices_of(feed.take(batch, 0, batch)) == {CARD}
 
 
 def test_numbers_are_copied_once():
@@ -123,7 +160,7 @@ def test_a_copy_that_runs_out_of_memory_leaves_the_part_on_the_host(monkeypatch)
     def out_of_memory(*_):
         raise tf.errors.ResourceExhaustedError(None, None, "no room")
 
-    monkeypatch.setattr(feed_module, "_batch_copied", out_of_memory)
+    monkeypatch.setattr(feed_module, "_copied", out_of_memory)
     feed, batch = Feed(CARD), batch_of(4)
     feed.start(batch, 0, batch)
     assert feed.take(batch, 0, batch) is batch

@@ -345,6 +345,21 @@ def test_batches_are_unpacked_by_the_number_of_their_parts(element):
     assert len(batch.data()) == parts
 
 
+def test_a_generator_may_fill_the_same_arrays_again():
+    def generator():
+        x = np.empty((4, 2), "float32")
+        for number in range(5):
+            x[:] = number
+            yield x, np.full((4,), number)
+
+    with prefetched(source_of(generator()).epoch(0), same, depth=2) as batches:
+        found = []
+        for item in batches:
+            time.sleep(0.02)  # the next ones are made meanwhile
+            found.append((float(item.batch.x.max()), float(item.batch.y.max())))
+    assert found == [(number, number) for number in range(5)]
+
+
 def test_an_empty_generator_is_an_error():
     with pytest.raises(InputError, match="ends before its first batch"):
         source_of(iter(())).peek()

@@ -143,7 +143,7 @@ class Loop:
         model.reset_metrics()
         logs: dict[str, Any] = {}
         batches = validation.source.epoch(0)
-        with self._ahead(batches, depth=1, record=False) as items:
+        with self._ahead(batches, self.transaction.stepper.batches_ahead, record=False) as items:
             for number, item in enumerate(items):
                 callbacks.on_test_batch_begin(number)
                 logs = self.transaction.test(item.batch)

@@ -21,8 +21,8 @@ class Program:
     """What it takes beside its arguments, or None where the compiler does not tell."""
 
     overlaps: bool = False
-    """Whether it ran to its end before, and left room for two of it: JAX may take memory for the next step while one is
-    still running, and tells nobody in time when there is none."""
+    """Whether it ran to its end before, on a card that counts its memory: the next step may be given to the card while
+    one is still running."""
 
     def __call__(self, state: Any, data: Any) -> Any:
         """Run it, if there is room."""
@@ -50,11 +50,6 @@ class Programs:
             compiled = _traced(function, state, data, donated=donated).lower().compile()
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
-
-    @property
-    def most_needed_bytes(self) -> int:
-        """What the largest of them takes beside its arguments, as far as that is known."""
-        return max((program.needed_bytes or 0 for program in self._kept.values()), default=0)
 
 
 _of_models: "weakref.WeakKeyDictionary[Any, tuple[MadeWith, Programs]]" = weakref.WeakKeyDictionary()

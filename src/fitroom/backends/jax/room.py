@@ -1,10 +1,10 @@
 """Whether a compiled step finds the memory that it needs, looked up before it runs.
 
-A step that runs out of memory while it runs may have given up its inputs by then. So nobody may take memory between the
-look and the run: both, and whatever else takes a lot, hold `taking_memory`.
+A step that runs out of memory while it runs may have given up its inputs by then, so nobody may take memory between the
+look and the run. What a step that is under way takes beside its results is free again once the card was told all of it:
+the card does one thing after another.
 """
 
-import threading
 import time
 from typing import Any
 
@@ -12,8 +12,6 @@ import jax
 
 from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
-
-taking_memory = threading.RLock()
 
 _WAIT_SECONDS = 0.5
 """The memory of the step before may be given back a moment after its results are there."""
@@ -25,10 +23,11 @@ def has_room(needed_bytes: int | None) -> bool:
     return needed_bytes is not None and free_bytes is not None and needed_bytes <= free_bytes
 
 
-def lacks_room(needed_bytes: int) -> bool:
-    """Whether it is known to have less."""
-    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
-    return free_bytes is not None and needed_bytes > free_bytes
+def has_free(needed_bytes: int) -> bool:
+    """Whether it is known to have as much free in all, be it in pieces."""
+    counted = jax.local_devices()[0].memory_stats() or {}
+    limit_bytes, in_use_bytes = counted.get("bytes_limit"), counted.get("bytes_in_use")
+    return bool(limit_bytes) and in_use_bytes is not None and needed_bytes <= limit_bytes - in_use_bytes
 
 
 def is_scattered(needed_bytes: int | None) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.order import StepFunction, last_first, of_last_first
-from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.remat import recomputed
-from fitroom.backends.jax.room import has_room, is_scattered, lacks_room, taking_memory
+from fitroom.backends.jax.room import has_free, has_room, is_scattered
+from fitroom.backends.jax.sending import Sending
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, moved_together, read, variables_of, write
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
@@ -29,7 +29,8 @@ convolution for it, 25 times slower; more parts than these would take too long t
 class JaxStepper:
     """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
 
-    batches_ahead = 1
+    batches_ahead = 2
+    """On the host. The next batch is sent to the card before the work on one begins."""
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
@@ -38,6 +39,7 @@ class JaxStepper:
         self._jit = jit
         self._variables: Groups = ()
         self._programs = Programs()
+        self._sending = Sending()
         self._under_way: Any = None
         """Results of the last step, where nobody has waited for them yet."""
         self._cuts: dict[tuple[str, int, int], CutStep] = {}
@@ -96,26 +98,18 @@ class JaxStepper:
         return jax.tree.map(np.asarray, outputs)
 
     def ahead(self, batch: Batch) -> Batch:
-        """The batch on the device, if that has room for it and the next step; the CPU is no place but the host."""
-        if jax.default_backend() == "cpu":
-            return batch
-        try:
-            with taking_memory:
-                batch_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(batch.data()))
-                if lacks_room(batch_bytes + self._programs.most_needed_bytes):
-                    return batch
-                return _on_device(batch)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            return batch
+        """The batch as it is: the one before it has it sent."""
+        self._sending.coming.expect(batch)
+        return batch
 
     def pause(self) -> None:
-        """Batches that were brought near go with whoever asked for them."""
+        """Give back what was sent to the card for a batch that does not come."""
+        self._sending.end()
 
     def forget(self) -> None:
         """Wait for what is under way. Compiled programs stay: they hold no gradients, and compiling takes a minute."""
         self._settle()
+        self._sending.drop()
 
     def _cut(self, batch: Batch, micro_batch: int, of: Literal["train_step", "test_step"]) -> CutStep | None:
         """The step of a batch that is cut, or None for one that stays whole."""
@@ -131,8 +125,7 @@ class JaxStepper:
         return self._cuts[key]
 
     def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:
-        with taking_memory:
-            state, data = read(variables), _on_device(batch).data()
+        state, data = read(variables), self._sending.take(batch).data()
         with self._tidied():
             if not self._jit:
                 logs, new_state = jax.block_until_ready(step(state, data))
@@ -144,17 +137,18 @@ class JaxStepper:
             # What ran once runs again: the host prepares the next step while it does. There is a look at the room
             # first, and where a step under way takes it, another look when that is done.
             ahead = program.overlaps and donated
-            if not (ahead and has_room(program.needed_bytes)):
+            needed_bytes = program.needed_bytes or 0
+            with_next_bytes = needed_bytes + self._sending.next_bytes(batch)
+            if not (ahead and has_room(needed_bytes) and has_free(with_next_bytes)):
                 self._settle()
-            if is_scattered(program.needed_bytes):
+            if is_scattered(needed_bytes):
                 self._settle()
                 del state  # nobody may hold the arrays while they are moved
-                with taking_memory:
-                    moved_together(self._variables)
+                moved_together(self._variables)
                 state = read(variables)
+            self._sending.send_next(batch, needed_bytes)
             try:
-                with taking_memory:
-                    logs, new_state = program(state, data)
+                logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
                 if not ahead:
                     jax.block_until_ready((logs, [group[:1] for group in new_state]))
@@ -162,8 +156,7 @@ class JaxStepper:
                 if is_lost(state):
                     raise _lost(error) from error
                 raise
-            if not ahead:
-                program.overlaps = program.needed_bytes is not None and has_room(2 * program.needed_bytes)
+            program.overlaps = program.needed_bytes is not None and has_free(0)  # where memory is counted
             write(variables, new_state)
             if ahead:
                 # The logs: the next step gives up the state.
@@ -199,13 +192,6 @@ def _lost(error: Exception) -> StateLostError:
         f"The step failed on the device when it had given up the model's variables: {error}",
         hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
     )
-
-
-def _on_device(batch: Batch) -> Batch:
-    """The batch as JAX's arrays, all of it there: what fails later would fail in the step."""
-    moved = batch.mapped(jax.device_put)
-    jax.block_until_ready(moved.data())
-    return moved
 
 
 def _changes(step: StepFunction) -> StepFunction:

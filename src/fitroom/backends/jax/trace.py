@@ -18,17 +18,12 @@ from fitroom.estimating.timeline import Timeline
 from fitroom.train.batch import cut_sizes
 
 BATCHES_AHEAD = 2
-"""How many further batches `fit` may have on the card while it trains one: it copies the next one ahead, and does
-not wait for the step before it copies the one after. Measured on an H200: one beside a slow step, two beside a fast."""
+"""How many further batches may be on the card while one is trained, by Keras or by us: the next one is copied ahead,
+and the step before is not waited for. Measured on an H200: one beside a slow step, two beside a fast."""
 
 _AHEAD_NOTE = (
-    f"Keras copies up to {BATCHES_AHEAD} further batches to the card while it works on one: "
+    f"Up to {BATCHES_AHEAD} further batches are copied to the card while one is trained: "
     "they are counted in what is needed, not in the peak of the step."
-)
-
-_CUT_AHEAD_NOTE = (
-    "The whole batch is on the card, and `fitroom.fit` copies the next one ahead: "
-    "that one is counted in what is needed, not in the peak of the step."
 )
 
 COMPILED_ERROR = 0.0003
@@ -57,14 +52,14 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         found = _find(step, request, limit_bytes, jit=ready.jit)
     return TracedStep(
         timeline=found.timeline,
-        required_bytes=found.timeline.peak_bytes + (1 if parts else BATCHES_AHEAD) * step.batch_bytes,
+        required_bytes=found.timeline.peak_bytes + BATCHES_AHEAD * step.batch_bytes,
         limit_bytes=limit_bytes,
         method=found.method,
         typical_error=found.typical_error,
         precision=ready.precision,
         versions=_versions(),
         depends_on_limit=found.method == "compiled",
-        notes=(*ready.notes, *found.notes, _CUT_AHEAD_NOTE if parts else _AHEAD_NOTE),
+        notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
     )
 
 

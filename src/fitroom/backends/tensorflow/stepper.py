@@ -110,7 +110,7 @@ class TensorFlowStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self.prepare(batch)
-        self._feed.after(batch)
+        self._feed.coming.after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
@@ -130,7 +130,7 @@ class TensorFlowStepper:
         """The batch as tensors of the host, from where its parts are brought to the card one by one."""
         with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
             batch = as_tensors(batch)
-        self._feed.expect(batch)
+        self._feed.coming.expect(batch)
         return batch
 
     def pause(self) -> None:

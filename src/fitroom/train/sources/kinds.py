@@ -43,6 +43,9 @@ class Kind:
     described: dict[str, Any] = field(default_factory=dict)
     """More for the fingerprint."""
 
+    fills_again: bool = False
+    """Whether it may write its next batch into the arrays of the one before, as hand-written generators do."""
+
     holders: tuple[Any, ...] = ()
     """Objects that may hold random generators in their attributes."""
 
@@ -86,7 +89,7 @@ def of_grain(data: Any) -> Kind:
 
 def of_iterator(iterator: Any) -> Kind:
     """A generator, or another iterator: it lasts once."""
-    return Kind(data=iterator, name=type(iterator).__name__, resume_note=_ONCE, begins_again=False)
+    return Kind(data=iterator, name=type(iterator).__name__, resume_note=_ONCE, begins_again=False, fills_again=True)
 
 
 def of_iterable(data: Any) -> Kind:
@@ -98,5 +101,6 @@ def of_iterable(data: Any) -> Kind:
         name=name,
         resume_note=_AGAIN.format(name=name),
         num_batches=len(data) if sized else None,
+        fills_again=True,
         holders=(data,),
     )

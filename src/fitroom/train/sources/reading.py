@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from fitroom.train import randomness
 from fitroom.train.sources import own_state
 from fitroom.train.sources.batches import is_host_memory, no_memory_for
 from fitroom.train.sources.kinds import Kind
+from fitroom.train.structure import mapped
 
 END = object()
 
@@ -104,4 +107,7 @@ class Reading:
             own_state.restore(holder, own[str(number)])
 
     def _read(self) -> Any:
-        return END if self._live is None else next(self._live, END)
+        found = END if self._live is None else next(self._live, END)
+        if found is END or not self._kind.fills_again:
+            return found
+        return mapped(lambda array: array.copy() if isinstance(array, np.ndarray) else array, found)

@@ -1,0 +1,64 @@
+"""Batches on their way to the card.
+
+JAX has a copy to the card wait for all that the card was given to do before. So the next batch is sent before the card
+is given the step that comes first: the two go on side by side.
+"""
+
+import jax
+
+from fitroom.backends.coming import Coming
+from fitroom.backends.jax.out_of_memory import is_out_of_memory
+from fitroom.backends.jax.room import has_free, has_room
+from fitroom.train.batch import Batch
+
+
+class Sending:
+    """The way to the device that JAX trains on. The CPU is no place but the host."""
+
+    def __init__(self) -> None:
+        self.coming = Coming()
+        self._sent: tuple[Batch, Batch] | None = None
+        """A batch of the host, and the same on the card or on its way."""
+
+    def take(self, batch: Batch) -> Batch:
+        """The batch on the device, all of it there: what fails later would fail in the step."""
+        sent, self._sent = self._sent, None
+        moved = sent[1] if sent is not None and sent[0] is batch else _moved(batch)
+        jax.block_until_ready(moved.data())
+        return moved
+
+    def next_bytes(self, batch: Batch) -> int:
+        """The size of what comes after a batch, as far as it is known; 0 where nothing is to be sent."""
+        following = self._following(batch)
+        return 0 if following is None else sum(leaf.nbytes for leaf in jax.tree.leaves(following.data()))
+
+    def send_next(self, batch: Batch, needed_bytes: int) -> None:
+        """Send what comes after a batch, if that leaves what the step needs. It never raises for want of memory."""
+        following = self._following(batch)
+        if following is None or not has_free(self.next_bytes(batch) + needed_bytes):
+            return
+        try:
+            moved = _moved(following)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return
+        # It may have come to lie where the step needs all its memory in one piece: then it is given back.
+        if has_room(needed_bytes):
+            self._sent = (following, moved)
+
+    def drop(self) -> None:
+        """Give back what was sent and not taken."""
+        self._sent = None
+
+    def end(self) -> None:
+        """No batch follows."""
+        self.coming.end()
+        self.drop()
+
+    def _following(self, batch: Batch) -> Batch | None:
+        return None if jax.default_backend() == "cpu" else self.coming.after(batch)
+
+
+def _moved(batch: Batch) -> Batch:
+    return batch.mapped(jax.device_put)
