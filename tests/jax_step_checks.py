@@ -318,7 +318,8 @@ def test_what_was_sent_goes_when_it_lies_in_the_way_of_the_step(sent, monkeypatc
     for batch in (first, second):
         stepper.ahead(batch)
     monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform="gpu", id=0, memory_stats=counted)])
-    stepper._sending.send_next(first, program.needed_bytes)
+    stepper._sending.take(first)
+    stepper._sending.send_next(program.needed_bytes)
     assert second.size in sent
     assert stepper._sending._sent is None
 
@@ -330,9 +331,23 @@ def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatc
     monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
     for batch in (first, second):
         stepper.ahead(batch)
+    stepper._sending.take(first)
     monkeypatch.setattr(sending, "_moved", lambda batch: raise_at_the_call(None, None, None))
-    stepper._sending.send_next(first, 0)
+    stepper._sending.send_next(0)
     assert stepper._sending._sent is None
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_on_the_cpu_no_batch_is_held_on_to(jit):
+    stepper = JaxStepper(dense(), jit=jit)
+    for size in (FIRST, LATER):
+        batch = dense_batch(size)
+        stepper.ahead(batch)
+        gone = weakref.ref(batch)
+        stepper.train(batch, 7)
+        del batch
+        gc.collect()
+        assert gone() is None
 
 
 def test_a_pause_gives_back_what_was_sent(sent, monkeypatch):

@@ -13,39 +13,41 @@ from fitroom.train.batch import Batch
 
 
 class Sending:
-    """The way to the device that JAX trains on. The CPU is no place but the host."""
+    """The way to the device that JAX trains on."""
 
     def __init__(self) -> None:
         self.coming = Coming()
+        self._following: Batch | None = None
         self._sent: tuple[Batch, Batch] | None = None
         """A batch of the host, and the same on the card or on its way."""
 
     def take(self, batch: Batch) -> Batch:
         """The batch on the device, all of it there: what fails later would fail in the step."""
+        following = self.coming.after(batch)
+        self._following = None if jax.default_backend() == "cpu" else following  # the CPU is no place but the host
         sent, self._sent = self._sent, None
         moved = sent[1] if sent is not None and sent[0] is batch else _moved(batch)
         jax.block_until_ready(moved.data())
         return moved
 
-    def next_bytes(self, batch: Batch) -> int:
-        """The size of what comes after a batch, as far as it is known; 0 where nothing is to be sent."""
-        following = self._following(batch)
-        return 0 if following is None else sum(leaf.nbytes for leaf in jax.tree.leaves(following.data()))
+    @property
+    def next_bytes(self) -> int:
+        """The size of what comes after the batch that was taken, as far as that is known."""
+        return 0 if self._following is None else sum(leaf.nbytes for leaf in jax.tree.leaves(self._following.data()))
 
-    def send_next(self, batch: Batch, needed_bytes: int) -> None:
-        """Send what comes after a batch, if that leaves what the step needs. It never raises for want of memory."""
-        following = self._following(batch)
-        if following is None or not has_free(self.next_bytes(batch) + needed_bytes):
+    def send_next(self, needed_bytes: int) -> None:
+        """Send it, if that leaves what the step needs. It never raises for want of memory."""
+        if self._following is None or not has_free(self.next_bytes + needed_bytes):
             return
         try:
-            moved = _moved(following)
+            moved = _moved(self._following)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             return
         # It may have come to lie where the step needs all its memory in one piece: then it is given back.
         if has_room(needed_bytes):
-            self._sent = (following, moved)
+            self._sent = (self._following, moved)
 
     def drop(self) -> None:
         """Give back what was sent and not taken."""
@@ -54,10 +56,8 @@ class Sending:
     def end(self) -> None:
         """No batch follows."""
         self.coming.end()
+        self._following = None
         self.drop()
-
-    def _following(self, batch: Batch) -> Batch | None:
-        return None if jax.default_backend() == "cpu" else self.coming.after(batch)
 
 
 def _moved(batch: Batch) -> Batch:

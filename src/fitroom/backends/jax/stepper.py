@@ -138,15 +138,14 @@ class JaxStepper:
             # first, and where a step under way takes it, another look when that is done.
             ahead = program.overlaps and donated
             needed_bytes = program.needed_bytes or 0
-            with_next_bytes = needed_bytes + self._sending.next_bytes(batch)
-            if not (ahead and has_room(needed_bytes) and has_free(with_next_bytes)):
+            if not (ahead and has_room(needed_bytes) and has_free(needed_bytes + self._sending.next_bytes)):
                 self._settle()
             if is_scattered(needed_bytes):
                 self._settle()
                 del state  # nobody may hold the arrays while they are moved
                 moved_together(self._variables)
                 state = read(variables)
-            self._sending.send_next(batch, needed_bytes)
+            self._sending.send_next(needed_bytes)
             try:
                 logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
