@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.coming import Coming
-from fitroom.backends.tensorflow.host import as_tensors, first_part
+from fitroom.backends.tensorflow.host import HOST, as_tensors, first_part
 from fitroom.train.batch import Batch
 from fitroom.train.structure import leaves
 
@@ -72,7 +72,9 @@ class Feed:
     def beside(self, part: Batch) -> Batch | None:
         """What is on the device beside a part that is being worked on: as much again."""
         device = self.device
-        return None if device is None or not _is_dense(part) else part.mapped(lambda array: _copied(array, device))
+        if device is None or not _is_dense(part):
+            return None
+        return part.mapped(lambda array: _copied(_twin(array), device))
 
     def drop(self) -> None:
         """Give back what was copied and not taken."""
@@ -106,7 +108,7 @@ class _Arriving(threading.Thread):
 
     def __init__(self, array: Any, device: str) -> None:
         super().__init__(name="fitroom copy")
-        self._array, self._device = array, device
+        self._array, self._device = _twin(array), device
         self._copied: Any = None
         self._has_begun = threading.Event()
         self.start()
@@ -118,11 +120,20 @@ class _Arriving(threading.Thread):
         self._has_begun.set()
         with contextlib.suppress(tf.errors.ResourceExhaustedError):  # the step itself may have room, or tells
             self._copied = _copied(self._array, self._device)
+        self._array = None
 
     def arrived(self) -> Any:
         """What was copied, or None."""
         self.join()
         return self._copied
+
+
+def _twin(tensor: Any) -> Any:
+    """The same memory of the host. A tensor holds on to what was copied of it for as long as it lives itself."""
+    if not tensor.device.endswith(HOST):
+        return tensor
+    with tf.device(HOST):
+        return tf.raw_ops.Identity(input=tensor)
 
 
 def _copied(tensor: Any, device: str) -> Any:
