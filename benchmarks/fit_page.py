@@ -39,6 +39,12 @@ def figures() -> str:
         for name in sorted({line["backend"] for line in kills})
         for sums in [{what: total(kills, name, what) for what in ("kills", "bit_identical", "runs")}]
     ]
+    kept = [
+        f"| {title(place)} | {every:.0f} s | {ratio(line)} |"
+        for (place, every), line in sorted(
+            {(key(line), line["every_s"]): line for line in of(found, "checkpoint")}.items()
+        )
+    ]
     tables = [
         ["| where | what | time, fitroom / Keras | peak, fitroom / Keras |", "|---|---|---:|---:|", *rows],
         [
@@ -47,6 +53,13 @@ def figures() -> str:
             "| where | cap | updates | did not fit | at once in the end | s from error to next step |",
             "|---|---:|---:|---|---:|---:|",
             *survived,
+        ],
+        [
+            "A run folder with checkpoints, beside none:",
+            "",
+            "| where | a checkpoint every | time, with / without |",
+            "|---|---:|---:|",
+            *kept,
         ],
         [
             "`kill -9` at random moments, on a CPU:",
