@@ -207,7 +207,18 @@ def child(arguments: argparse.Namespace) -> None:
     found = CHILDREN[arguments.what](given, arguments)
     reading = backend.read_memory(device)
     found |= {"peak_bytes": reading.peak_bytes, "limit_bytes": reading.limit_bytes, "gpu": device.description}
+    if given["backend"] == "torch" and device.kind == "gpu":
+        found["allocator"] = retries()
     print("RESULT " + json.dumps(found | {"versions": versions(given["backend"])}))
+
+
+def retries() -> dict[str, int]:
+    """How often PyTorch asked the card for memory, and how often it first had to give back what it kept: that takes
+    time."""
+    import torch
+
+    counted = torch.cuda.memory_stats()
+    return {name: counted[name] for name in ("num_device_alloc", "num_device_free", "num_alloc_retries")}
 
 
 def carried_out(given: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
