@@ -105,14 +105,18 @@ def grouped_by_model() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The steps of one line of results."""
+    """The steps of one line of results, unless its note tells what disturbed them."""
+    if data.get("disturbed"):
+        return
     if data["what"] == "measure" and data.get("seconds") and not data.get("out_of_memory"):
         yield data
     if data["what"] == "speed" and data.get("gpu"):  # of benchmarks/fit.py
-        plain, parts = ({"seconds": data[name]["seconds"]["fitroom"]} for name in ("plain", "accumulate"))
         common = data | {"model": data["model"].split()[0], "remat": "none"}
-        yield common | plain | {"micro_batch": None}
-        yield common | parts | {"batch_size": data["parts"] * data["micro_batch"]}
+        if "plain" in data:
+            yield common | {"seconds": data["plain"]["seconds"]["fitroom"], "micro_batch": None}
+        if "accumulate" in data:
+            seconds = data["accumulate"]["seconds"]["fitroom"]
+            yield common | {"seconds": seconds, "batch_size": data["parts"] * data["micro_batch"]}
 
 
 def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
