@@ -1,11 +1,8 @@
 """Training steps on JAX, beyond what every backend must do; in a process of its own."""
 
-import pytest
-
 from test_backend_contract import needs, run_checks
 
 
-@pytest.mark.slow
 def test_steps_on_jax_are_one_program_each_and_lose_nothing(tmp_path):
     needs("jax")
     run_checks(

@@ -17,26 +17,21 @@ _WAIT_SECONDS = 0.5
 """The memory of the step before may be given back a moment after its results are there."""
 
 
-def has_room(needed_bytes: int | None) -> bool:
-    """Whether the device that JAX trains on is known to have as much free now."""
-    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
-    return needed_bytes is not None and free_bytes is not None and needed_bytes <= free_bytes
+def has_room(needed_bytes: int) -> bool:
+    """Whether the device that JAX trains on is known to have as much free now, in one piece."""
+    free_bytes = _largest_free_bytes(jax.local_devices()[0].memory_stats())
+    return free_bytes is not None and needed_bytes <= free_bytes
 
 
 def has_free(needed_bytes: int) -> bool:
     """Whether it is known to have as much free in all, be it in pieces."""
-    counted = jax.local_devices()[0].memory_stats() or {}
-    limit_bytes, in_use_bytes = counted.get("bytes_limit"), counted.get("bytes_in_use")
-    return bool(limit_bytes) and in_use_bytes is not None and needed_bytes <= limit_bytes - in_use_bytes
+    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
+    return free_bytes is not None and needed_bytes <= free_bytes
 
 
-def is_scattered(needed_bytes: int | None) -> bool:
+def is_scattered(needed_bytes: int) -> bool:
     """Whether as much is free, but not in one piece."""
-    counted = jax.local_devices()[0].memory_stats()
-    free_bytes = _free_bytes(counted)
-    if counted is None or free_bytes is None or not needed_bytes:
-        return False
-    return free_bytes < needed_bytes <= int(counted["bytes_limit"] - counted["bytes_in_use"])
+    return has_free(needed_bytes) and not has_room(needed_bytes)
 
 
 def check_room(needed_bytes: int | None) -> None:
@@ -44,11 +39,11 @@ def check_room(needed_bytes: int | None) -> None:
     if not needed_bytes:
         return
     device = jax.local_devices()[0]
-    free_bytes = _free_bytes(device.memory_stats())
+    free_bytes = _largest_free_bytes(device.memory_stats())
     until = time.monotonic() + _WAIT_SECONDS
     while free_bytes is not None and needed_bytes > free_bytes and time.monotonic() < until:
         time.sleep(_WAIT_SECONDS / 50)
-        free_bytes = _free_bytes(device.memory_stats())
+        free_bytes = _largest_free_bytes(device.memory_stats())
     if free_bytes is not None and needed_bytes > free_bytes:
         raise NoRoomError(
             f"Out of memory: the step needs {format_bytes(needed_bytes)} beside its weights and batch, and "
@@ -57,16 +52,18 @@ def check_room(needed_bytes: int | None) -> None:
         )
 
 
-def _free_bytes(counted: dict[str, Any] | None) -> int | None:
+def _largest_free_bytes(counted: dict[str, Any] | None) -> int | None:
     """The largest block that the allocator could give, as far as it tells."""
-    if not counted:
+    free_bytes = _free_bytes(counted)
+    if counted is None or free_bytes is None:
         return None
-    limit_bytes, in_use_bytes = counted.get("bytes_limit"), counted.get("bytes_in_use")
-    if not limit_bytes or in_use_bytes is None:
-        return None
-    free_bytes = limit_bytes - in_use_bytes
     # XLA takes its temporaries as one block. Where all of the card is taken, no block can be larger than the largest.
     largest_bytes = counted.get("largest_free_block_bytes")
-    if largest_bytes and counted.get("pool_bytes") == limit_bytes:
+    if largest_bytes and counted.get("pool_bytes") == counted["bytes_limit"]:
         return int(min(free_bytes, largest_bytes))
-    return int(free_bytes)
+    return free_bytes
+
+
+def _free_bytes(counted: dict[str, Any] | None) -> int | None:
+    limit_bytes, in_use_bytes = (counted or {}).get("bytes_limit"), (counted or {}).get("bytes_in_use")
+    return None if not limit_bytes or in_use_bytes is None else int(limit_bytes - in_use_bytes)
