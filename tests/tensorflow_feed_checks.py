@@ -2,6 +2,8 @@
 
 import threading
 import time
+from types import SimpleNamespace
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -11,8 +13,11 @@ from keras import layers
 
 import fitroom
 from fitroom.backends.tensorflow import feed as feed_module
+from fitroom.backends.tensorflow import pinned as pinned_module
+from fitroom.backends.tensorflow.cuda_host import card_in_use
 from fitroom.backends.tensorflow.feed import Feed
 from fitroom.backends.tensorflow.host import as_tensors
+from fitroom.backends.tensorflow.pinned import PinnedMemory
 from fitroom.train.batch import Batch
 
 # Has to be said before TensorFlow starts.
@@ -60,8 +65,28 @@ def trained(device, micro_batch):
     return history.history, model.get_weights()
 
 
+class PlainMemory:
+    """Stands for memory that is locked in place, for which it takes a card."""
+
+    made: ClassVar[list[int]] = []
+
+    def __init__(self, num_bytes):
+        self.num_bytes, self._owner = num_bytes, np.empty(num_bytes + 64, "uint8")
+        self.address = -(-self._owner.ctypes.data // 64) * 64
+        self.made.append(num_bytes)
+
+
+@pytest.fixture(params=["as it is", "pinned"])
+def pinned(request, monkeypatch):
+    """Whether batches wait in memory of their own."""
+    PlainMemory.made.clear()
+    if request.param == "pinned":
+        monkeypatch.setattr(feed_module, "card_in_use", lambda: SimpleNamespace(allocate=PlainMemory))
+    return request.param == "pinned"
+
+
 @pytest.mark.parametrize("micro_batch", [None, 5])
-def test_parts_come_from_the_card_and_the_result_is_the_same(taken, micro_batch):
+def test_parts_come_from_the_card_and_the_result_is_the_same(taken, pinned, micro_batch):
     expected_history, expected = trained(HOST, micro_batch)
     assert CARD not in taken
     taken.clear()
@@ -71,6 +96,7 @@ def test_parts_come_from_the_card_and_the_result_is_the_same(taken, micro_batch)
     assert history == expected_history
     for each, other in zip(weights, expected, strict=True):
         np.testing.assert_array_equal(each, other)
+    assert bool(PlainMemory.made) == pinned
 
 
 def test_a_training_that_stops_early_leaves_nothing_on_the_card():
@@ -164,3 +190,52 @@ def test_a_copy_that_runs_out_of_memory_leaves_the_part_on_the_host(monkeypatch)
     feed, batch = Feed(CARD), batch_of(4)
     feed.start(batch, 0, batch)
     assert feed.take(batch, 0, batch) is batch
+
+
+def test_pinned_memory_is_used_again_once_nobody_holds_what_was_in_it():
+    PlainMemory.made.clear()
+    memory, first = PinnedMemory(PlainMemory), np.arange(1600, dtype="float32").reshape(100, 16)
+    tensor = memory.copied(first)[10:30].as_tensor()
+    np.testing.assert_array_equal(memory.copied(first + 1), first + 1)
+    np.testing.assert_array_equal(tensor, first[10:30])
+    assert len(PlainMemory.made) == 2
+    del tensor
+    for _ in range(9):
+        np.testing.assert_array_equal(memory.copied(tf.constant(first)).as_tensor(), first)
+    assert len(PlainMemory.made) == 2
+
+
+def test_a_part_that_begins_where_no_tensor_may_is_pinned_once_more():
+    PlainMemory.made.clear()
+    numbers = np.arange(100, dtype="int32")
+    part = PinnedMemory(PlainMemory).copied(numbers)[37:74]
+    tensor = part.as_tensor()
+    np.testing.assert_array_equal(tensor, numbers[37:74])
+    assert np.asarray(memoryview(tensor)).ctypes.data != part.ctypes.data
+    assert PlainMemory.made == [400, 148]
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([True]), np.zeros((0, 3)), tf.constant(["a"]), [None]])
+def test_what_is_not_plain_numbers_is_not_pinned(array):
+    assert PinnedMemory(PlainMemory).copied(array) is None
+
+
+def test_without_pinned_memory_batches_wait_as_they_are(monkeypatch):
+    """That CUDA has no more of it is planted."""
+
+    def none_left(num_bytes):
+        raise MemoryError
+
+    feed, batch = Feed(CARD, PinnedMemory(none_left)), batch_of(8)
+    np.testing.assert_array_equal(feed.expect(batch).x, batch.x)
+    monkeypatch.setattr(pinned_module, "_MOST_BYTES", 1000)
+    memory = PinnedMemory(PlainMemory)
+    assert memory.copied(np.zeros(200, "float32")) is not None
+    held = memory.copied(np.zeros(200, "uint8"))
+    assert memory.copied(np.zeros(250, "float32")) is None
+    del held
+    assert memory.copied(np.zeros(250, "float32")) is not None
+
+
+def test_without_a_card_there_is_no_pinned_memory():
+    assert card_in_use() is None

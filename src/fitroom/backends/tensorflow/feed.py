@@ -15,7 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.coming import Coming
-from fitroom.backends.tensorflow.host import HOST, as_tensors, first_part
+from fitroom.backends.tensorflow.cuda_host import card_in_use
+from fitroom.backends.tensorflow.host import HOST, as_tensor, as_tensors, first_part
+from fitroom.backends.tensorflow.pinned import PinnedMemory
 from fitroom.train.batch import Batch
 from fitroom.train.structure import leaves
 
@@ -26,11 +28,23 @@ _MOST_NUMBERS = 1000
 class Feed:
     """The way to one device; with None for it, all stays on the host until a program takes it."""
 
-    def __init__(self, device: str | None = None) -> None:
-        self.device = device
+    def __init__(self, device: str | None = None, pinned: PinnedMemory | None = None) -> None:
+        self.device, self._pinned = device, pinned
         self.coming = Coming()
         self._copy: _Copy | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
+
+    def lead_to(self, device: str | None) -> None:
+        """Be the way to this device from now on."""
+        card = None if device is None else card_in_use()
+        self.device, self._pinned = device, None if card is None else PinnedMemory(card.allocate)
+
+    def expect(self, batch: Batch) -> Batch:
+        """The batch as the host should hold it until its turn comes, after those that were expected before."""
+        with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
+            batch = batch.mapped(self._held)
+        self.coming.expect(batch)
+        return batch
 
     def parts(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
         """The parts, from the device where they are there; while one is worked on the next is on its way."""
@@ -86,6 +100,10 @@ class Feed:
         """No batch follows."""
         self.coming.end()
         self.drop()
+
+    def _held(self, array: Any) -> Any:
+        pinned = None if self._pinned is None else self._pinned.copied(array)
+        return as_tensor(array) if pinned is None else pinned
 
 
 class _Copy:

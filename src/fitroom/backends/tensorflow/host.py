@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.pinned import Pinned
 from fitroom.train.batch import Batch, cut_sizes
 from fitroom.train.structure import leaves
 
@@ -13,8 +14,15 @@ HOST = "CPU:0"
 
 def as_tensors(batch: Batch) -> Batch:
     """The batch as tensors of the host, from where a program takes what it needs when it needs it."""
+    return batch.mapped(as_tensor)
+
+
+def as_tensor(array: Any) -> Any:
+    """One array of it."""
+    if isinstance(array, Pinned):
+        return array.as_tensor()
     with tf.device(HOST):
-        return batch.mapped(lambda array: array if tf.is_tensor(array) else tf.convert_to_tensor(np.asarray(array)))
+        return array if tf.is_tensor(array) else tf.convert_to_tensor(np.asarray(array))
 
 
 def cut(batch: Batch, micro_batch: int) -> list[Batch]:

@@ -1,6 +1,5 @@
 """Training steps on TensorFlow: a program for the gradients, one for the update, and values from before for both."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -87,7 +86,7 @@ class TensorFlowStepper:
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
-        self._feed.device = self._card()
+        self._feed.lead_to(self._card())
         self._made_with = MadeWith(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -127,11 +126,8 @@ class TensorFlowStepper:
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
     def ahead(self, batch: Batch) -> Batch:
-        """The batch as tensors of the host, from where its parts are brought to the card one by one."""
-        with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
-            batch = as_tensors(batch)
-        self._feed.coming.expect(batch)
-        return batch
+        """The batch where its parts are brought to the card from, one by one."""
+        return self._feed.expect(batch)
 
     def pause(self) -> None:
         """Give back what was sent to the card for a batch that does not come."""
