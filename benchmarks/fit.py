@@ -14,6 +14,7 @@ where else). `--quick` makes it short, to see that it runs.
 """
 
 import argparse
+import contextlib
 import fcntl
 import functools
 import json
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="updates in an epoch that is timed")
     parser.add_argument("--turns", type=Path, help="a file: several may compile at once, and are timed one by one")
     parser.add_argument("--alone", action="store_true", help="compile by turns as well, since XLA times kernels")
+    parser.add_argument("--handed-on", action="store_true", help="XLA has its kernels: compile beside what is timed")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -100,10 +102,11 @@ def child(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def by_turns(arguments: argparse.Namespace, pairs: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Two ways of training by turns; each is a function that trains some steps and gives seconds a step."""
-    with turn(arguments.turns, fcntl.LOCK_EX if arguments.alone else fcntl.LOCK_SH):
+    compiling = fcntl.LOCK_EX if arguments.alone else fcntl.LOCK_SH
+    with contextlib.nullcontext() if arguments.handed_on else turn(arguments.turns, compiling):
         for pair in pairs.values():
             for way in pair:
-                way()  # compiles, and warms up
+                way(brief=True)  # compiles
     with turn(arguments.turns, fcntl.LOCK_EX):
         return {name: compared(arguments, *pair) for name, pair in pairs.items()}
 
@@ -302,9 +305,11 @@ class Setting:
             on_epoch_end=end,
         )
 
-        def run() -> float:
-            # The first epoch compiles and fills the queues; the second is timed.
+        def run(brief: bool = False) -> float:
+            # The first epoch fills the queues; the second is timed.
             epochs_steps = steps
+            if brief:
+                epochs_steps = steps // updates if updates else 1
             if seconds and per_step:
                 epochs_steps = max(steps, int(seconds / per_step[-1]))
             data = self.data(batch_size or self.batch_size, epochs_steps)

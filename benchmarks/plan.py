@@ -7,9 +7,9 @@
 
 A batch of 256, Adam. `run` trains 20 full batches and a short one, and counts out-of-memory. `grid` times recipes by
 `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's
-own accumulation up to the batch. What is timed is the faster of two epochs after a short one that compiles: others may
-begin meanwhile. One process each, one line of results/plan.jsonl each; all are timed one by one where they name the
-same `--turns`.
+own accumulation up to the batch. What is timed is the fastest of some epochs (`--epochs`) after a short one that
+compiles: others may begin meanwhile. One process each, one line of results/plan.jsonl each; all are timed one by one
+where they name the same `--turns`.
 
 With `--programs FOLDER` a step on JAX is compiled in one process, which may run out of memory as well (`first` tells),
 and timed in another, which finds the programs; `--compile-only` does the first half, several side by side.
@@ -83,6 +83,7 @@ def main() -> None:
             options.add_argument("--brief", action="store_true")
         options.add_argument("--turns", type=Path, help="a file: those that name it are timed one by one")
         options.add_argument("--alone", action="store_true", help="compile by turns as well, since XLA times kernels")
+        options.add_argument("--epochs", type=int, default=3, help="to take the fastest of")
         options.add_argument("--programs", type=Path, help="a folder for what JAX compiled")
         options.add_argument("--compile-only", action="store_true")
         options.add_argument("--out", type=Path, default=RESULTS)
@@ -180,7 +181,7 @@ def compiled(arguments: argparse.Namespace, what: str, given: dict[str, Any]) ->
 def in_child(arguments: argparse.Namespace, what: str, given: dict[str, Any], *flags: str) -> dict[str, Any]:
     """What a process of its own finds."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, __file__, "child", what, json.dumps(given), *flags]
+    command = [sys.executable, __file__, "child", what, json.dumps(given), "--epochs", str(arguments.epochs), *flags]
     if arguments.turns:
         command += ["--turns", str(arguments.turns)]
     if arguments.alone:
@@ -274,7 +275,7 @@ def keras_alone(given: dict[str, Any], arguments: argparse.Namespace) -> dict[st
 def timed(
     train: Callable[..., Any], model: Any, first: list[int], sizes: list[int], arguments: argparse.Namespace
 ) -> Any:
-    """Train an epoch of batches of the `first` sizes and two of `sizes`: the history, and least seconds a batch."""
+    """Train an epoch of batches of the `first` sizes and some of `sizes`: the history, and least seconds a batch."""
     import contextlib
 
     import keras
@@ -314,7 +315,7 @@ def timed(
             seconds.append((time.perf_counter() - begun) * batch_size / sum(sizes))
 
         watch = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
-        history = train(Batches(), 1 if arguments.brief else 3, [watch])
+        history = train(Batches(), 1 if arguments.brief else 1 + arguments.epochs, [watch])
     return history, round(min(seconds[1:], default=0.0), 5)
 
 
