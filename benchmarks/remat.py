@@ -156,13 +156,12 @@ def measured(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
     device = backend.devices()[0]
     begun = 0.0
     seconds: list[float] = []
-    compiles = arguments.backend == "tensorflow" and arguments.jit is not False and not arguments.alone
     with contextlib.ExitStack() as alone:
-        if not compiles:
+        if arguments.alone:
             alone.enter_context(turn(arguments.turns))
 
         def first_step_done(batch: int, logs: Any) -> None:
-            if compiles and not seconds and batch == 0:  # it must not keep the others waiting until here
+            if not arguments.alone and not seconds and batch == 0:  # it must not keep the others waiting until here
                 alone.enter_context(turn(arguments.turns))
 
         def begin(epoch: int, logs: Any) -> None:
