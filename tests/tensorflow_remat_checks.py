@@ -101,7 +101,10 @@ def estimated(remat, *, jit):
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_estimates_for_a_card_see_what_is_computed_again(jit):
-    assert estimated(IN_BLOCKS, jit=jit).peak_bytes < 0.5 * estimated(None, jit=jit).peak_bytes
+    again, plain = estimated(IN_BLOCKS, jit=jit), estimated(None, jit=jit)
+    assert again.by_kind["activations"] < 0.5 * plain.by_kind["activations"]
+    # Weights and the scratch memory of matrix products stay; how much else there is depends on the compiler.
+    assert again.peak_bytes < 0.7 * plain.peak_bytes
 
 
 def test_what_is_computed_again_are_activations_of_its_layers_in_the_backward_pass():
