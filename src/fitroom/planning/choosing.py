@@ -48,14 +48,21 @@ class Priced:
 
 def best_of(found: Iterable[Priced], *, spares_statistics: bool) -> Priced | None:
     """The one to take of those that fit."""
-    fitting = [one for one in found if one.fits]
-    if spares_statistics:
-        fitting = [one for one in fitting if has_enough(one.candidate)] or fitting
-    if not fitting:
+    acceptable = _acceptable(found, spares_statistics=spares_statistics)
+    if not acceptable:
         return None
-    fastest = min(one.seconds for one in fitting)
-    near = [one for one in fitting if one.seconds <= ABOUT_AS_FAST * fastest]
+    fastest = min(one.seconds for one in acceptable)
+    near = [one for one in acceptable if one.seconds <= ABOUT_AS_FAST * fastest]
     return min(near, key=lambda one: (one.severity, -one.candidate.micro_batch, one.seconds))
+
+
+def passed_over(found: Iterable[Priced], chosen: Priced, *, spares_statistics: bool) -> Priced | None:
+    """The fastest that could have been taken, where the chosen one is about as fast and was preferred to it."""
+    acceptable = _acceptable(found, spares_statistics=spares_statistics)
+    fastest = min(acceptable, key=lambda one: one.seconds, default=chosen)
+    if fastest.seconds >= chosen.seconds:
+        return None
+    return fastest if best_of((fastest, chosen), spares_statistics=spares_statistics) is chosen else None
 
 
 def has_enough(candidate: Candidate) -> bool:
@@ -76,3 +83,11 @@ def frontier_of(found: Sequence[Priced]) -> list[Priced]:
         if not others or one.required_bytes < less * min(others):
             kept.append(one)
     return kept
+
+
+def _acceptable(found: Iterable[Priced], *, spares_statistics: bool) -> list[Priced]:
+    """Those that fit; of them those with enough samples at once, where that matters and there are any."""
+    fitting = [one for one in found if one.fits]
+    if spares_statistics:
+        return [one for one in fitting if has_enough(one.candidate)] or fitting
+    return fitting

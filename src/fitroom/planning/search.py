@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.result import Estimate
 from fitroom.planning.candidate import Candidate
-from fitroom.planning.choosing import Priced, best_of, frontier_of, has_enough
+from fitroom.planning.choosing import Priced, best_of, frontier_of, has_enough, passed_over
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Change
 from fitroom.planning.room import Room
@@ -91,6 +91,15 @@ class Search:
         found = frontier_of(self._priced(wide=True))
         there = any(one.candidate.key == chosen.candidate.key for one in found)
         return found if there else sorted([*found, chosen], key=lambda one: one.seconds)
+
+    def passed_over(self, chosen: Priced) -> Priced | None:
+        """A faster one in whose place the chosen one was taken, being about as fast; None where there is none."""
+        found = self._priced(wide=False)
+        if chosen.candidate.timed:  # seconds of the device are not to be compared with those of a roofline
+            found = [one for one in found if one.candidate.timed]
+        elif any(subject.seconds is None for subject in self.subjects):
+            return None  # these put recipes in order, and do not say how far apart they are
+        return passed_over(found, chosen, spares_statistics=self.spares_statistics)
 
     def smaller_than(self, chosen: Candidate) -> list[Candidate]:
         """What to go on with where memory runs out all the same: more recomputed, then fewer samples at once."""

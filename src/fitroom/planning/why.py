@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fitroom.planning.choosing import FEW_SAMPLES, Priced, has_enough
+from fitroom.planning.choosing import ABOUT_AS_FAST, FEW_SAMPLES, Priced, has_enough
 from fitroom.planning.search import Search
 from fitroom.units import format_bytes
 
@@ -23,6 +23,7 @@ def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
         yield f"Nothing fits that leaves the task as it is{few}; it is changed as was allowed."
     if candidate.is_whole and not candidate.recomputes:
         yield f"The whole batch of {batch_size} fits: it needs {format_bytes(chosen.required_bytes)} of {limit}."
+        yield from _about_faster(search, chosen)
         return
     yield f"The whole batch of {batch_size} needs {format_bytes(whole.required_bytes)} at once, and there are {limit}."
     parts = -(-batch_size // candidate.micro_batch)
@@ -37,7 +38,28 @@ def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
             f"With {candidate.micro_batch} samples at once, in {parts} parts{recomputed}, it needs "
             f"{format_bytes(chosen.required_bytes)}; the optimizer still sees {batch_size}."
         )
+    yield from _about_faster(search, chosen)
     yield from _about_statistics(search, chosen)
+
+
+def _about_faster(search: Search, chosen: Priced) -> Iterator[str]:
+    """Where one that is a little faster was passed over: which one, and what for."""
+    passed = search.passed_over(chosen)
+    if passed is not None:
+        preferred = "that changes less" if chosen.severity < passed.severity else "with more samples at once"
+        within = f"{100 * (ABOUT_AS_FAST - 1):.0f} %"
+        yield (
+            f"{_named(passed, chosen)} would be {_faster(passed, chosen)}; within {within}, the recipe {preferred} is "
+            "preferred."
+        )
+
+
+def _named(one: Priced, beside: Priced) -> str:
+    """A recipe by its samples, what it recomputes and, where that differs from the other, its variant."""
+    candidate = one.candidate
+    samples = "The whole batch" if candidate.is_whole else f"{candidate.micro_batch} samples at once"
+    variant = f" in {candidate.variant.words}" if candidate.variant != beside.candidate.variant else ""
+    return f"{samples}{variant} with {candidate.remat if candidate.recomputes else 'nothing'} recomputed"
 
 
 def _about_statistics(search: Search, chosen: Priced) -> Iterator[str]:
@@ -68,3 +90,9 @@ def _about_statistics(search: Search, chosen: Priced) -> Iterator[str]:
 def _slower(fast: Priced, slow: Priced) -> str:
     more = slow.seconds / fast.seconds - 1
     return f"{100 * more:.0f} % more time" if more > 0.005 else "no more time"
+
+
+def _faster(fast: Priced, slow: Priced) -> str:
+    """By its speed, as a part of the other's; the difference is small."""
+    more = slow.seconds / fast.seconds - 1
+    return f"{100 * more:.1f} % faster" if more >= 0.001 else "less than 0.1 % faster"
