@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.unheard import tensorflow_unheard
 from fitroom.errors import InputError
 from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.overhead import context_bytes
@@ -26,6 +27,7 @@ SMALLEST_LIMIT = "smallest"
 """In place of a limit: the smallest under which the step runs."""
 
 
+@tensorflow_unheard()
 def estimate(
     model: "keras.Model",
     batch_size: int,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.unheard import tensorflow_unheard
 from fitroom.budget import Budget
 from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import whole_number
@@ -17,6 +18,7 @@ MAX = "max"
 """In place of a batch size: the largest that fits whole."""
 
 
+@tensorflow_unheard()
 def plan(
     model: "keras.Model",
     batch_size: int | str = 32,

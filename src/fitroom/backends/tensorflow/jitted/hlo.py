@@ -5,6 +5,7 @@ what differs between the two is made by the compiler, later.
 """
 
 import warnings
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ import tensorflow as tf
 # The public way, `tf.function(...).experimental_get_compiler_ir`, would trace the whole step a second time.
 from tensorflow.python.eager.polymorphic_function.compiler_ir import from_concrete_function
 
+from fitroom.backends.silence import silenced
 from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.errors import ModelError
 
@@ -22,15 +24,31 @@ def hlo_of(step: TensorFlowStep) -> bytes:
     """The step as a serialized `HloModuleProto`: the batch and then the variables are its parameters, and the new
     values of variables its results, each in the place of the old one."""
     _lend_contents(step)
-    lower = from_concrete_function(step.concrete, tf.nest.flatten(step.specs))
+    device = _device_of(step)
     try:
-        with warnings.catch_warnings(action="ignore"):  # that naming a device is about to go out of fashion
-            return bytes(lower(stage="hlo_serialized", device_name=_device_of(step)))
+        _start_xla(device)
+        return _lowered(step.concrete, tf.nest.flatten(step.specs), device)
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(
             f"TensorFlow cannot compile this step with XLA: {_reason(error)}",
             hint="`jit_compile=False` trains it without XLA; estimate that with --no-jit",
         ) from error
+
+
+@cache
+def _start_xla(device: str) -> None:
+    """XLA introduces itself where it first lowers anything: here it is next to nothing, and nobody hears it.
+
+    What it has to say of the user's own step is then heard.
+    """
+    spec = tf.TensorSpec(())
+    with silenced():
+        _lowered(tf.function(tf.nn.relu).get_concrete_function(spec), [spec], device)
+
+
+def _lowered(concrete: Any, specs: list[Any], device: str) -> bytes:
+    with warnings.catch_warnings(action="ignore"):  # that naming a device is about to go out of fashion
+        return bytes(from_concrete_function(concrete, specs)(stage="hlo_serialized", device_name=device))
 
 
 def _lend_contents(step: TensorFlowStep) -> None:

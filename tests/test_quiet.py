@@ -1,0 +1,99 @@
+"""What frameworks say of themselves while fitroom estimates and plans is kept from stderr; what went wrong is not."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fitroom.backends.silence import silenced
+from test_backend_contract import needs, run_python
+
+TALKING = """
+import os
+os.write(2, b"oneDNN custom operations are on")
+class TensorShape: pass
+class DType: pass
+class TypeSpec: pass
+"""
+BROKEN = TALKING + "raise RuntimeError('built for another NumPy')"
+
+IMPORTING = """
+import contextlib
+from fitroom.backends.unheard import tensorflow_unheard
+with contextlib.suppress(RuntimeError), tensorflow_unheard():
+    import tensorflow
+    print(tensorflow.__spec__.loader.get_source("tensorflow") != "")
+"""
+
+ONE_STDERR = """
+import os, keras, fitroom
+layers = [keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.Flatten()]
+model = keras.Sequential([*layers, keras.layers.Dropout(0.1), keras.layers.Dense(2)])
+os.dup2(1, 2)  # from here on it all counts
+"""
+
+
+def with_package(folder, text):
+    """A folder with a package `tensorflow` of this text, to be found before any other."""
+    package = folder / "tensorflow"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
+
+
+@pytest.mark.parametrize(("text", "heard"), [(TALKING, ""), (BROKEN, "oneDNN custom operations are on\n")])
+def test_tensorflow_beside_another_backend_is_heard_only_where_it_fails(text, heard, tmp_path):
+    environment = os.environ | with_package(tmp_path, text)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTING], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, heard)
+    assert done.stdout == ("" if heard else "True\n")
+
+
+def test_a_plan_says_nothing_of_a_framework_that_it_is_not_for(tmp_path):
+    needs("torch")
+    program = ONE_STDERR + "import sys; fitroom.plan(model, 8, gpu='T4'); print('tensorflow' in sys.modules)"
+    environment = with_package(tmp_path, TALKING)
+    printed = run_python(["-c", program], backend="torch", keras_home=tmp_path, **environment)
+    assert printed == "True\n", "False: Keras no longer imports it, and backends/unheard.py can go"
+
+
+def test_neither_xla_nor_grappler_is_heard_in_estimates_on_tensorflow(tmp_path):
+    needs("tensorflow")
+    program = (
+        ONE_STDERR + "for jit in (True, False): fitroom.estimate(model, 8, gpu='T4', recipe=fitroom.Recipe(jit=jit))"
+    )
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "0", "CUDA_VISIBLE_DEVICES": "", "FITROOM_NO_CACHE": "1"}
+    assert run_python(["-c", program], backend="tensorflow", keras_home=tmp_path, **quiet) == ""
+
+
+def test_two_threads_that_hold_stderr_back_leave_it_as_it_was(capfd):
+    inside = threading.Event()
+
+    def hold():
+        with silenced():
+            inside.set()
+            os.write(2, b"chatter")
+
+    with silenced() as held:
+        other = threading.Thread(target=hold)
+        other.start()
+        assert not inside.wait(0.05), "the other waits"
+    other.join()
+    os.write(2, b"heard again")
+    assert (held.text, capfd.readouterr().err) == ("", "heard again")
+
+
+def test_without_a_stderr_nothing_is_held_back():
+    program = """
+import os
+from fitroom.backends.silence import silenced
+os.close(2)
+with silenced() as held:
+    print("done", repr(held.text))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done ''\n")
