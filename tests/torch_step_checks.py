@@ -329,7 +329,7 @@ def test_weights_and_slots_are_copied_for_the_update():
 
 def test_masks_and_mixed_precision_are_traced_as_well():
     inputs = keras.Input((5,), dtype="int32")
-    x = layers.Embedding(9, 4, mask_zero=True)(inputs)
+    x = layers.Dropout(0.2)(layers.Embedding(9, 4, mask_zero=True)(inputs))
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(layers.Dense(512)(x)))
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     recipes = [Recipe(micro_batch=m, precision="mixed_float16") for m in (32, 8)]

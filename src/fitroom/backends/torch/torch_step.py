@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from fitroom.backends.keras_batch import TensorSpec
+from fitroom.backends.keras_twin import without_values
 from fitroom.backends.torch.lent_values import torch_dtype
 from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.stepper import TorchStepper
@@ -72,7 +73,8 @@ class CutStep(TorchStep):
     def check(self) -> None:
         """Make what the first batch of a training would make; raises ModelError where batches cannot be cut."""
         stepper = TorchStepper(self.model)
-        stepper.prepare(self.parts()[0])
+        with without_values():  # a twin in another precision has none, and Keras would count on them
+            stepper.prepare(self.parts()[0])
         if stepper.why_whole is not None:
             raise ModelError(
                 f"Batches of {self.model.name!r} cannot be cut into micro-batches: {stepper.why_whole}.",
