@@ -4,12 +4,14 @@
     python benchmarks/plan.py run plans/*.json                                  # on the card, as the rest
     python benchmarks/plan.py grid --backend jax --budget 16GiB                 # 24 recipes to compare with
     python benchmarks/plan.py user --backend jax --budget 16GiB                 # what people do without us
+    python benchmarks/plan.py predict                                           # anywhere, after `grid`
 
 A batch of 256, Adam. `run` trains 20 full batches and a short one, and counts out-of-memory. `grid` times recipes by
 `fitroom.fit` on full batches. `user` is Keras as it comes: the largest power of two that does not crash, with Keras's
 own accumulation up to the batch. What is timed is the fastest of some epochs (`--epochs`) after a short one that
 compiles: others may begin meanwhile. One process each, one line of results/plan.jsonl each; all are timed one by one
-where they name the same `--turns`.
+where they name the same `--turns`. `predict` adds to recipes that were timed how long they should have taken, by the
+speed model as it is before it is fitted to them.
 
 With `--programs FOLDER` a step on JAX is compiled in one process, which may run out of memory as well (`first` tells),
 and timed in another, which finds the programs; `--compile-only` does the first half, several side by side.
@@ -61,7 +63,7 @@ def main() -> None:
     """Do what is asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("make", "run", "grid", "user", "child"):
+    for name in ("make", "run", "grid", "user", "predict", "child"):
         options = commands.add_parser(name)
         if name in ("make", "grid", "user"):
             options.add_argument("--backend", choices=("jax", "torch", "tensorflow"), required=True)
@@ -88,7 +90,8 @@ def main() -> None:
         options.add_argument("--compile-only", action="store_true")
         options.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    {"make": make, "run": run, "grid": grid, "user": user, "child": child}[arguments.command](arguments)
+    what = {"make": make, "run": run, "grid": grid, "user": user, "predict": predict, "child": child}
+    what[arguments.command](arguments)
 
 
 def make(arguments: argparse.Namespace) -> None:
@@ -147,6 +150,39 @@ def user(arguments: argparse.Namespace) -> None:
         if keep(arguments, "keras", given, {}):
             return
         batch_size //= 2
+
+
+def predict(arguments: argparse.Namespace) -> None:
+    """How long the recipes of the grid should take that were not asked about before."""
+    os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    lines = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    for line in lines:
+        if line["what"] == "recipe" and "predicted" not in line and not line.get("disturbed"):
+            line["predicted"] = {"seconds_per_step": round(predicted_seconds(line), 5), "method": "roofline"}
+    arguments.out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def predicted_seconds(line: dict[str, Any]) -> float:
+    """Of a recipe on the card that it was timed on."""
+    import keras
+
+    import fitroom
+    from fitroom.backends.keras_remat import resident_bytes
+    from fitroom.estimating.cards import find_card
+    from fitroom.planning.roofline.step_time import StepTime
+    from fitroom.remat.choice import Choice
+
+    keras.utils.clear_session()  # layers are named anew, as in a process of their own
+    keras.config.set_dtype_policy(line["precision"])
+    model = built(line["model"])
+    step_time = StepTime.of_model(model, backend=line["backend"], card=find_card(line["gpu"]))
+    assert step_time is not None
+    at_once = line["micro_batch"] or BATCH_SIZE
+    remat = fitroom.Remat(segments=SEGMENTS[line["remat"]]) if line["remat"] in SEGMENTS else line["remat"]
+    cover = Choice.of_model(model).cover(remat, at_once, resident_bytes(model, at_once))
+    return step_time.seconds(
+        batch_size=BATCH_SIZE, micro_batch=at_once, precision=line["precision"], jit=True, segments=cover.segments
+    )
 
 
 def keep(arguments: argparse.Namespace, what: str, given: dict[str, Any], more: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
     python benchmarks/speed_factors.py
 
-Reads the steps that were timed from results/{speed,speed_first,remat,fit}.jsonl, writes the factors to
+Reads the steps that were timed from results/{speed,speed_first,remat,fit,plan}.jsonl, writes the factors to
 src/fitroom/planning/roofline/factors.json, and how good they are to results/speed_factors.json.
 
 The seconds of a step are a sum of what it is made of, each times a factor. The factors are those that are off by the
@@ -16,6 +16,7 @@ precision without lines of its own a mode has the factors of the other.
 import json
 import os
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,12 +27,14 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import spearmanr
 
+sys.path.insert(0, str(Path(__file__).parent))
 from fitroom.planning.roofline.factors import CLASSES, FEATURES
+from plan import BATCH_SIZE, SEGMENTS
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 FACTORS = HERE.parent / "src" / "fitroom" / "planning" / "roofline" / "factors.json"
-FILES = ("speed.jsonl", "speed_first.jsonl", "remat.jsonl", "fit.jsonl")
+FILES = ("speed.jsonl", "speed_first.jsonl", "remat.jsonl", "fit.jsonl", "plan.jsonl")
 SIZES = {"Xception": 299, "InceptionV3": 299}
 """Pictures of the others are of 224 pixels."""
 LIKE = {"tensorflow-jit": "jax"}
@@ -110,6 +113,8 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     if data["what"] == "measure" and data.get("seconds") and not data.get("out_of_memory"):
         yield data
+    if data["what"] == "recipe" and data.get("seconds") and not data["out_of_memory"]:
+        yield data | {"batch_size": BATCH_SIZE, "jit": None}
     if data["what"] == "speed" and data.get("gpu"):  # of benchmarks/fit.py
         common = data | {"model": data["model"].split()[0], "remat": "none"}
         if "plain" in data:
@@ -121,6 +126,8 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """Steps of one model in one precision, with what they are made of."""
+    import keras
+
     from fitroom.backends.keras_remat import resident_bytes
     from fitroom.estimating.cards import find_card
     from fitroom.models.source import ModelSource, load_model
@@ -131,6 +138,7 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
     from fitroom.remat.value import Remat
 
     name, precision = group[0]["model"], group[0]["precision"]
+    keras.utils.clear_session()  # layers are named anew, as in a process of their own
     model = load_model(ModelSource(text=name, image_size=SIZES.get(name, 224), precision=precision))
     model.compile("adam", "sparse_categorical_crossentropy")
     choice = Choice.of_model(model)
@@ -139,7 +147,11 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
         assert step_time is not None
         batch_size, micro_batch = data["batch_size"], data["micro_batch"] or data["batch_size"]
         at_once = Recipe(micro_batch=micro_batch).samples_at_once(batch_size)
-        remat = data["remat"] if data["remat"] in ("none", "blocks") else Remat(budget=data["remat"])
+        remat = data["remat"]
+        if remat in SEGMENTS:
+            remat = Remat(segments=SEGMENTS[remat])
+        elif remat not in ("none", "blocks"):
+            remat = Remat(budget=remat)
         cover = choice.cover(remat, at_once, resident_bytes(model, at_once))
         step = {"batch_size": batch_size, "micro_batch": micro_batch, "precision": precision}
         yield Line(
