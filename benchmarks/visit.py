@@ -105,7 +105,7 @@ class Visit:
                 [*on_cores, self._pythons.get(task.python, sys.executable), str(HERE / script), *words],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | task.environment | {"XLA_FLAGS": self._flags(task)},
+                env=os.environ | task.environment | {"XLA_FLAGS": self._flags(task, phase["name"])},
                 start_new_session=True,  # to end it with its children
             )
             try:
@@ -115,10 +115,10 @@ class Visit:
                 process.wait()
                 return "killed"
 
-    def _flags(self, task: Task) -> str:
+    def _flags(self, task: Task, phase: str) -> str:
         folder = self._out / "kernels"
         more = {
-            "choose": chosen_into(folder / f"{task.python}-{task.number}.txt"),
+            "choose": chosen_into(folder / f"{task.python}-{phase}-{task.number}.txt"),
             "take": taken_from(folder / f"{task.python}.txt"),
         }
         return f"{os.environ.get('XLA_FLAGS', '')} {more.get(task.kernels, '')}".strip()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kernels import chosen_into, put_together, taken_from
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
