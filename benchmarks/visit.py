@@ -4,10 +4,10 @@
 
 A visit is a list of phases, one after another: `{"name", "workers", "until", "tasks"}`. A phase starts no task later
 than `until`, in seconds from the start of the visit; with "cores", such as "5-15", its tasks have those only, and the
-one whose turn it is has the others (see turns.py). A task is a command line of a script in this folder, in which
-`{out}` is FOLDER; or `{"command": ...}` with, where need be, "gib" (of the card: it waits until there is room),
-"seconds" (after which it is killed), "python" (a name of `--python`), "environment", and "kernels": "choose" to leave
-XLA's choice of kernels to those that say "take" (see kernels.py). What a task prints is in FOLDER/logs, when it came to
+one whose turn it is has the others (see turns.py). A task is a command line of a script in this folder; or
+`{"command": ...}` with, where need be, "gib" (of the card: it waits until there is room), "seconds" (after which it is
+killed), "python" (a name of `--python`), "environment", and "kernels": "choose" to leave XLA's choice of kernels to
+those that say "take" (see kernels.py). `{out}` stands for FOLDER. What a task prints is in FOLDER/logs, when it came to
 its end in FOLDER/visit.log.
 
 to_measure.json is such a visit, of what is missing. Its plans are to be in FOLDER/plans: `plan.py make --to` puts them
@@ -100,12 +100,13 @@ class Visit:
     def _run(self, task: Task, phase: dict[str, Any]) -> str:
         on_cores = ["taskset", "-c", phase["cores"]] if "cores" in phase else []
         script, *words = shlex.split(task.command.replace("{out}", str(self._out)))
+        environment = {name: value.replace("{out}", str(self._out)) for name, value in task.environment.items()}
         with (self._out / "logs" / f"{phase['name']}-{task.number}.log").open("w") as log:
             process = subprocess.Popen(
                 [*on_cores, self._pythons.get(task.python, sys.executable), str(HERE / script), *words],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | task.environment | {"XLA_FLAGS": self._flags(task, phase["name"])},
+                env=self._with_kernels(os.environ | environment, task, phase["name"]),
                 start_new_session=True,  # to end it with its children
             )
             try:
@@ -115,13 +116,14 @@ class Visit:
                 process.wait()
                 return "killed"
 
-    def _flags(self, task: Task, phase: str) -> str:
+    def _with_kernels(self, environment: dict[str, str], task: Task, phase: str) -> dict[str, str]:
         folder = self._out / "kernels"
         more = {
             "choose": chosen_into(folder / f"{task.python}-{phase}-{task.number}.txt"),
             "take": taken_from(folder / f"{task.python}.txt"),
         }
-        return f"{os.environ.get('XLA_FLAGS', '')} {more.get(task.kernels, '')}".strip()
+        flags = f"{environment.get('XLA_FLAGS', '')} {more.get(task.kernels, '')}".strip()
+        return environment | {"XLA_FLAGS": flags}
 
     def _put_kernels_together(self) -> None:
         folder = self._out / "kernels"
