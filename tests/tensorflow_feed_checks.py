@@ -239,3 +239,50 @@ def test_without_pinned_memory_batches_wait_as_they_are(monkeypatch):
 
 def test_without_a_card_there_is_no_pinned_memory():
     assert card_in_use() is None
+
+
+def scripted_driver():
+    """Stands for CUDA's driver: the second of two cards is in use. The real one was tried on an H200."""
+    driver = SimpleNamespace(held={}, contexts=[], error=0)
+
+    def gives(value):
+        def write(reference, *_):
+            reference._obj.value = value
+            return driver.error
+
+        return write
+
+    def allocate(address, size, flags):
+        assert driver.contexts == [71]
+        address._obj.value = 4096 * (1 + len(driver.held))
+        driver.held[address._obj.value] = size.value
+        return driver.error
+
+    def free(address):
+        assert driver.contexts == [71]
+        del driver.held[address.value]
+        return 0
+
+    driver.cuInit = lambda flags: driver.error
+    driver.cuDeviceGetCount = gives(2)
+    driver.cuDevicePrimaryCtxGetState = lambda device, flags, is_active: gives(device == 1)(is_active)
+    driver.cuDevicePrimaryCtxRetain = lambda context, device: gives(70 + device)(context)
+    driver.cuCtxPushCurrent_v2 = lambda context: driver.contexts.append(context.value)
+    driver.cuCtxPopCurrent_v2 = lambda context: driver.contexts.pop() and 0
+    driver.cuMemHostAlloc, driver.cuMemFreeHost = allocate, free
+    return driver
+
+
+def test_memory_comes_from_a_card_that_is_in_use_and_goes_back_with_its_holder(monkeypatch):
+    driver = scripted_driver()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: driver)
+    card = card_in_use()
+    memory = card.allocate(1000)
+    assert driver.held == {memory.address: 1000}
+    del memory
+    assert (driver.held, driver.contexts) == ({}, [])
+    driver.error = 2  # out of memory
+    with pytest.raises(MemoryError):
+        card.allocate(1000)
+    assert driver.contexts == []
+    assert card_in_use() is None
