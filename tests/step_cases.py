@@ -320,8 +320,10 @@ def without_numbers(name: str) -> str:
     return re.sub(r"_\d+", "", name)
 
 
-OF_THE_OTHERS = (3, 7) if "FITROOM_ALL_CUTS" in os.environ else (3,)
-CUTS = [
-    (name, parts) for name, case in CASES.items() for parts in (MICRO_BATCHES if case.short_last else OF_THE_OTHERS)
-]
+_USUAL = ("plain", "sample weights")
+WITH_ALL_CUTS = "FITROOM_ALL_CUTS" in os.environ
+"""Most of the time goes to compiling each number of parts: by default few cases are checked in all."""
+IN_ALL_CUTS = {name for name, case in CASES.items() if case.short_last and (WITH_ALL_CUTS or name in _USUAL)}
+OF_THE_OTHERS = (3, 7) if WITH_ALL_CUTS else (3,)
+CUTS = [(name, parts) for name in CASES for parts in (MICRO_BATCHES if name in IN_ALL_CUTS else OF_THE_OTHERS)]
 """Cases and the numbers of parts in which they are checked."""

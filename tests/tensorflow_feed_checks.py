@@ -76,16 +76,16 @@ class PlainMemory:
         self.made.append(num_bytes)
 
 
-@pytest.fixture(params=["as it is", "pinned"])
+@pytest.fixture
 def pinned(request, monkeypatch):
     """Whether batches wait in memory of their own."""
     PlainMemory.made.clear()
-    if request.param == "pinned":
+    if request.param:
         monkeypatch.setattr(feed_module, "card_in_use", lambda: SimpleNamespace(allocate=PlainMemory))
-    return request.param == "pinned"
+    return request.param
 
 
-@pytest.mark.parametrize("micro_batch", [None, 5])
+@pytest.mark.parametrize(("micro_batch", "pinned"), [(None, False), (5, True)], indirect=["pinned"])
 def test_parts_come_from_the_card_and_the_result_is_the_same(taken, pinned, micro_batch):
     expected_history, expected = trained(HOST, micro_batch)
     assert CARD not in taken

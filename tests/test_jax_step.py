@@ -11,4 +11,5 @@ def test_steps_on_jax_are_one_program_each_and_lose_nothing(tmp_path):
         keras_home=tmp_path,
         FITROOM_CACHE_DIR=str(tmp_path / "cache"),
         JAX_PLATFORMS="cpu",
+        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # compiling takes most of the time
     )

@@ -53,6 +53,7 @@ def test_tensorflow_beside_another_backend_is_heard_only_where_it_fails(text, he
     assert done.stdout == ("" if heard else "True\n")
 
 
+@pytest.mark.slow
 def test_a_plan_says_nothing_of_a_framework_that_it_is_not_for(tmp_path):
     needs("torch")
     program = ONE_STDERR + "import sys; fitroom.plan(model, 8, gpu='T4'); print('tensorflow' in sys.modules)"
@@ -61,6 +62,7 @@ def test_a_plan_says_nothing_of_a_framework_that_it_is_not_for(tmp_path):
     assert printed == "True\n", "False: Keras no longer imports it, and backends/unheard.py can go"
 
 
+@pytest.mark.slow
 def test_neither_xla_nor_grappler_is_heard_in_estimates_on_tensorflow(tmp_path):
     needs("tensorflow")
     program = (

@@ -108,6 +108,7 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
     assert loaded.stdout.split()[0] == "1"
 
 
+@pytest.mark.slow  # `fit`, which does this, is killed in the quick ones as well
 def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place):
     """The head alone for two epochs, then all of it: a kill in each, and the command line goes on by itself."""
     needs("jax")
@@ -143,6 +144,7 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
     assert "begun with --batch-size 8, --augment; now it is --batch-size 16, --no-augment" in other.stderr
 
 
+@pytest.mark.slow  # as above
 def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
     needs("torch")
     run = place / "runs" / "stopped"
