@@ -166,7 +166,6 @@ def predicted_seconds(line: dict[str, Any]) -> float:
     """Of a recipe on the card that it was timed on."""
     import keras
 
-    import fitroom
     from fitroom.backends.keras_remat import resident_bytes
     from fitroom.estimating.cards import find_card
     from fitroom.planning.roofline.step_time import StepTime
@@ -178,11 +177,17 @@ def predicted_seconds(line: dict[str, Any]) -> float:
     step_time = StepTime.of_model(model, backend=line["backend"], card=find_card(line["gpu"]))
     assert step_time is not None
     at_once = line["micro_batch"] or BATCH_SIZE
-    remat = fitroom.Remat(segments=SEGMENTS[line["remat"]]) if line["remat"] in SEGMENTS else line["remat"]
-    cover = Choice.of_model(model).cover(remat, at_once, resident_bytes(model, at_once))
+    cover = Choice.of_model(model).cover(remat_of(line["remat"]), at_once, resident_bytes(model, at_once))
     return step_time.seconds(
         batch_size=BATCH_SIZE, micro_batch=at_once, precision=line["precision"], jit=True, segments=cover.segments
     )
+
+
+def remat_of(name: str) -> Any:
+    """What a recipe of the grid recomputes, as `fit` takes it."""
+    import fitroom
+
+    return fitroom.Remat(segments=SEGMENTS[name]) if name in SEGMENTS else name
 
 
 def keep(arguments: argparse.Namespace, what: str, given: dict[str, Any], more: dict[str, Any]) -> bool:
@@ -272,9 +277,7 @@ def recipe_of_grid(given: dict[str, Any], arguments: argparse.Namespace) -> dict
     """A recipe, by `fitroom.fit`."""
     import fitroom
 
-    knobs = {name: given[name] for name in ("precision", "micro_batch", "remat")}
-    if (remat := given["remat"]) in SEGMENTS:
-        knobs["remat"] = fitroom.Remat(segments=SEGMENTS[remat])
+    knobs = {name: given[name] for name in ("precision", "micro_batch")} | {"remat": remat_of(given["remat"])}
     sizes = [BATCH_SIZE] * (1 if arguments.brief else GRID_BATCHES)
     return by_fitroom(built(given["model"]), sizes, arguments, recipe=fitroom.Recipe(**knobs))
 

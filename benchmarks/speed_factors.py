@@ -29,7 +29,7 @@ from scipy.stats import spearmanr
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fitroom.planning.roofline.factors import CLASSES, FEATURES
-from plan import BATCH_SIZE, SEGMENTS
+from plan import BATCH_SIZE, remat_of
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -147,10 +147,8 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
         assert step_time is not None
         batch_size, micro_batch = data["batch_size"], data["micro_batch"] or data["batch_size"]
         at_once = Recipe(micro_batch=micro_batch).samples_at_once(batch_size)
-        remat = data["remat"]
-        if remat in SEGMENTS:
-            remat = Remat(segments=SEGMENTS[remat])
-        elif remat not in ("none", "blocks"):
+        remat = remat_of(data["remat"])
+        if isinstance(remat, str) and remat not in ("none", "blocks"):
             remat = Remat(budget=remat)
         cover = choice.cover(remat, at_once, resident_bytes(model, at_once))
         step = {"batch_size": batch_size, "micro_batch": micro_batch, "precision": precision}
