@@ -18,6 +18,7 @@ from fitroom.backends.tensorflow.cut_step import cut_step
 from fitroom.backends.tensorflow.jitted import compiler
 from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.jitted.hlo import hlo_of
+from fitroom.backends.tensorflow.jitted.left_behind import left_behind_bytes
 from fitroom.backends.tensorflow.jitted.placement import train
 from fitroom.backends.tensorflow.jitted.program import plain_program
 from fitroom.backends.tensorflow.jitted.required import smallest_limit_bytes
@@ -294,3 +295,26 @@ def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they
     # Weight, two slots, sums, new sums and a hole in a part; in the update the old ones of the first three.
     assert 5 * kernel_bytes < phases["backward"] < 6.5 * kernel_bytes
     assert 7 * kernel_bytes < phases["update"] < 7.5 * kernel_bytes
+
+
+def depthwise(num_layers: int, policy: str = "float32") -> TensorFlowStep:
+    """A step with layers that are all alike."""
+    keras.config.set_dtype_policy(policy)
+    inputs = keras.Input((SIZE, SIZE, 32))
+    x = inputs
+    for _ in range(num_layers):
+        x = layers.DepthwiseConv2D(3, padding="same")(x)
+    model = keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+    with prepared(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
+        return training_step(ready)
+
+
+def test_kernels_that_cannot_be_tried_leave_their_results_behind():
+    result_bytes = BATCH * SIZE * SIZE * 32 * 4
+    step, gib = depthwise(3), 2**30
+    assert left_behind_bytes(step, 4 * gib) == 2 * result_bytes  # forward and backward, each tried once
+    assert left_behind_bytes(step, 4 * gib, parts=1.5) == 3 * result_bytes
+    assert 0 < left_behind_bytes(step, 12 * gib) < left_behind_bytes(step, 8 * gib) < 2 * result_bytes
+    assert left_behind_bytes(step, 16 * gib) == 0
+    assert left_behind_bytes(depthwise(3, "mixed_float16"), 4 * gib) == 0
+    assert left_behind_bytes(depthwise(0), 4 * gib) == 0

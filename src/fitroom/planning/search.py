@@ -23,7 +23,6 @@ WORTH_AN_ESTIMATE = 1.03
 _FIRST_PART = 0.5
 """Of the budget: what the first estimate may take by the rules, which are up to 1.5 times too low."""
 
-_MORE_THAN_EXPECTED = 1.05
 MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 
@@ -155,15 +154,10 @@ class Search:
         return next((one for one in small if self.memory.required_bytes(one) <= usable_bytes), subject.plain(sizes[-1]))
 
     def _prove(self, candidate: Candidate) -> None:
-        expected_bytes = self.memory.required_bytes(candidate)
         found = self.estimate(candidate)
         self.estimates[candidate.key] = found
         self._tried[candidate.key] = candidate
-        required_bytes = found.required_bytes
-        if required_bytes > self.room.usable_bytes:
-            # XLA squeezes what would not fit down to the limit: how much it would be without one is not known.
-            required_bytes = max(required_bytes, int(_MORE_THAN_EXPECTED * expected_bytes))
-        self.memory.learn(candidate, required_bytes=required_bytes, peak_bytes=found.peak_bytes)
+        self.memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)
 
     def _last_resort(self) -> Priced:
         """The smallest that can be done at all."""

@@ -19,11 +19,11 @@ def aligned(size_bytes: int) -> int:
 
 
 def timeline_of(
-    dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes, workspaces: Iterable[tuple[int, int]] = ()
+    dump: Dump, arguments: tuple[Argument, ...], scopes: Scopes, added: Iterable[tuple[range, int]] = ()
 ) -> Timeline:
     """The step's memory over its schedule. Its peak is what the step asks of the allocator, to the byte.
 
-    `workspaces`: moments and bytes of what a card would add that the dump was not made for.
+    `added`: moments and bytes of what a card has beside that.
     """
     origins = Origins(dump, arguments, scopes)
     moments = tuple(
@@ -40,8 +40,8 @@ def timeline_of(
         elif allocation.role == "temporary":
             buffers += _temporaries(allocation, dump, origins, moments)
     buffers += [
-        Buffer(size_bytes=size_bytes, kind="workspace", layer=moments[moment].layer, first=moment, last=moment)
-        for moment, size_bytes in workspaces
+        Buffer(size_bytes=size_bytes, kind="workspace", layer=moments[when[0]].layer, first=when[0], last=when[-1])
+        for when, size_bytes in added
     ]
     return Timeline(buffers=tuple(buffers), moments=moments)
 

@@ -57,9 +57,14 @@ class Instruction:
         return self.shape.partition("[")[0]
 
     @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Of its result."""
+        return tuple(map(int, re.findall(r"\d+", self.shape.partition("[")[2])))
+
+    @property
     def num_elements(self) -> int:
         """Of its result."""
-        return math.prod(map(int, re.findall(r"\d+", self.shape.partition("[")[2])))
+        return math.prod(self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)

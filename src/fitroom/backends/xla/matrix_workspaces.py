@@ -19,12 +19,12 @@ _SMALL_MULTIPLICATIONS = 10**7
 """Fewer take no longer than to start a kernel. Seen on the card: 2 * 10**9 went to cuBLAS, 2 * 10**5 did not."""
 
 
-def matrix_workspaces(dump: Dump, card: Card) -> Iterator[tuple[int, int]]:
-    """When in the schedule a product takes a workspace, and how many bytes."""
+def matrix_workspaces(dump: Dump, card: Card) -> Iterator[tuple[range, int]]:
+    """At which moments of the schedule a product takes a workspace, and how many bytes."""
     workspace_bytes = _HOPPER_BYTES if (card.compute_capability or (0, 0)) >= _HOPPER else _OTHERS_BYTES
     for moment, name in enumerate(dump.schedule.instructions):
         if name.startswith("gemm_fusion") and _goes_to_cublas(dump, name):
-            yield moment, workspace_bytes
+            yield range(moment, moment + 1), workspace_bytes
 
 
 def _goes_to_cublas(dump: Dump, name: str) -> bool:

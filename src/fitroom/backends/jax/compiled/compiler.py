@@ -8,7 +8,7 @@ from pathlib import Path
 from fitroom.backends.jax.step import JaxStep
 from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
-from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
+from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
 from fitroom.estimating import cache
 from fitroom.estimating.cards import Card
@@ -18,7 +18,7 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_FORMAT = "11"
+_FORMAT = "12"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
@@ -75,5 +75,4 @@ class StepCompiler:
                 settings={"JAX_PLATFORMS": "cpu"},
             )
             dump = read_dump(folder / "dump")
-            workspaces = matrix_workspaces(dump, self._card)
-            return timeline_of(dump, self._step.arguments, self._step.scopes, workspaces)
+            return timeline_of(dump, self._step.arguments, self._step.scopes, added_on_card(dump, self._card))

@@ -13,7 +13,7 @@ from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.library import CompilerLibrary
-from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
+from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
 from fitroom.estimating import cache
 from fitroom.estimating.cards import Card
@@ -21,7 +21,7 @@ from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.targets import target_description
 from fitroom.estimating.timeline import Timeline
 
-_FORMAT = "5"
+_FORMAT = "6"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
@@ -63,4 +63,4 @@ def _compiled(program: bytes, target: str, step: TensorFlowStep, card: Card, lib
             settings={},
         )
         dump = read_dump(folder / "dump")
-        return timeline_of(dump, arguments_of(step, dump), TensorFlowScopes(step), matrix_workspaces(dump, card))
+        return timeline_of(dump, arguments_of(step, dump), TensorFlowScopes(step), added_on_card(dump, card))

@@ -44,7 +44,7 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
     timeline = timeline.with_peak(max(timeline.peak_bytes, train(step, block, roomy)))
     return JittedFound(
         timeline=timeline,
-        required_bytes=required_bytes(step, block, timeline.peak_bytes),
+        required_bytes=required_bytes(step, block, timeline.peak_bytes, _sizes(request)),
         typical_error=NEAR_COMPILER_ERROR if compiler.near else OTHER_COMPILER_ERROR,
         versions={
             "keras": importlib.metadata.version("keras"),
@@ -53,6 +53,12 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
         },
         notes=(*compiler.notes, *_recomputing_note(timeline)),
     )
+
+
+def _sizes(request: StepRequest) -> float:
+    """How many sizes of batches a step is compiled for: where a batch is cut, also for what is left over."""
+    at_once = request.recipe.samples_at_once(request.batch_size)
+    return 1 + (request.batch_size % at_once) / at_once
 
 
 def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:

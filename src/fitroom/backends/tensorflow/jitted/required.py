@@ -1,5 +1,6 @@
 """The smallest limit under which TensorFlow's allocator finds room for a jitted step."""
 
+from fitroom.backends.tensorflow.jitted.left_behind import left_behind_bytes
 from fitroom.backends.tensorflow.jitted.placement import train
 from fitroom.backends.tensorflow.step import TensorFlowStep
 from fitroom.estimating.allocators.best_fit import BestFitAllocator, DoesNotFitError
@@ -8,15 +9,19 @@ _PRECISION_BYTES = 2**20
 
 UNFORESEEN_BYTES = 256 * 2**20
 UNFORESEEN_SHARE = 0.03
-"""What only the card decides upon: workspaces, and what timing kernels leaves behind. A guess on the safe side: on an
-H200 Xception ran with 32 MiB to spare, and three steps of 0.6 to 1.2 GB did not."""
+"""What only the card decides upon, such as workspaces. A guess on the safe side: on an H200 Xception ran with 32 MiB to
+spare, and three steps of 0.6 to 1.2 GB did not."""
 
 
-def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int) -> int:
-    """The limit that holds the step, a batch that comes ahead of it, and what cannot be foreseen."""
+def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int, parts: float = 1.0) -> int:
+    """The limit that holds the step, a batch that comes ahead of it, and what cannot be foreseen.
+
+    `parts`: how many sizes of batches the step is compiled for, a smaller one by its share.
+    """
     replayed_bytes = smallest_limit_bytes(step, block, peak_bytes)
     ahead_bytes = 0 if step.sends_next else step.batch_bytes
-    return replayed_bytes + ahead_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
+    needed_bytes = replayed_bytes + ahead_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
+    return needed_bytes + left_behind_bytes(step, needed_bytes, parts)
 
 
 def smallest_limit_bytes(step: TensorFlowStep, block: int, peak_bytes: int) -> int:
