@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from remat import SIZES
+from remat import SIZES, seconds_by_roofline
 from turns import turn
 
 RESULTS = Path(__file__).parent / "results" / "plan.jsonl"
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
             "budget_bytes": plan["budget"]["bytes"],
             "plan": str(file.resolve()),
         }
-        told = {name: plan["recipe"].get(name) for name in ("micro_batch", "precision", "jit")}
+        told = {name: plan["recipe"].get(name) for name in ("micro_batch", "precision", "jit", "remat")}
         keep(arguments, "plan", given | told, {"predicted": plan["speed"], "required_bytes": needed(plan)})
 
 
@@ -166,28 +166,24 @@ def predicted_seconds(line: dict[str, Any]) -> float:
     """Of a recipe on the card that it was timed on."""
     import keras
 
-    from fitroom.backends.keras_remat import resident_bytes
-    from fitroom.estimating.cards import find_card
-    from fitroom.planning.roofline.step_time import StepTime
-    from fitroom.remat.choice import Choice
-
     keras.utils.clear_session()  # layers are named anew, as in a process of their own
     keras.config.set_dtype_policy(line["precision"])
-    model = built(line["model"])
-    step_time = StepTime.of_model(model, backend=line["backend"], card=find_card(line["gpu"]))
-    assert step_time is not None
-    at_once = line["micro_batch"] or BATCH_SIZE
-    cover = Choice.of_model(model).cover(remat_of(line["remat"]), at_once, resident_bytes(model, at_once))
-    return step_time.seconds(
-        batch_size=BATCH_SIZE, micro_batch=at_once, precision=line["precision"], jit=True, segments=cover.segments
+    return seconds_by_roofline(
+        built(line["model"]),
+        batch_size=BATCH_SIZE,
+        jit=True,
+        remat=remat_of(line["remat"]),
+        **{name: line[name] for name in ("backend", "gpu", "micro_batch", "precision")},
     )
 
 
-def remat_of(name: str) -> Any:
-    """What a recipe of the grid recomputes, as `fit` takes it."""
+def remat_of(told: str | dict[str, Any]) -> Any:
+    """What a recipe of the grid recomputes, or of a plan, as `fit` takes it."""
     import fitroom
 
-    return fitroom.Remat(segments=SEGMENTS[name]) if name in SEGMENTS else name
+    if isinstance(told, dict):
+        return fitroom.Remat(**told)
+    return fitroom.Remat(segments=SEGMENTS[told]) if told in SEGMENTS else told
 
 
 def keep(arguments: argparse.Namespace, what: str, given: dict[str, Any], more: dict[str, Any]) -> bool:

@@ -128,16 +128,52 @@ def predicted(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:
     """By `fitroom.estimate`, with or without a card."""
     import fitroom
 
-    estimate = fitroom.estimate(
-        built(arguments), arguments.batch_size, recipe=recipe(arguments, remat), gpu=arguments.gpu
+    model = built(arguments)
+    estimate = fitroom.estimate(model, arguments.batch_size, recipe=recipe(arguments, remat), gpu=arguments.gpu)
+    seconds = seconds_by_roofline(
+        model,
+        backend=arguments.backend,
+        gpu=arguments.gpu,
+        batch_size=arguments.batch_size,
+        micro_batch=arguments.micro_batch,
+        precision=arguments.precision,
+        jit=arguments.jit is not False,
+        remat=estimate.recipe.remat,
     )
     return {
         "peak_bytes": estimate.peak_bytes,
         "required_bytes": estimate.required_bytes,
         "activation_bytes": estimate.by_kind["activations"],
+        "predicted_seconds": round(seconds, 5),
         "gpu": estimate.gpu,
         "versions": dict(estimate.versions),
     }
+
+
+def seconds_by_roofline(
+    model: Any,
+    *,
+    backend: str,
+    gpu: str,
+    batch_size: int,
+    micro_batch: int | None,
+    precision: str,
+    jit: bool,
+    remat: Any,
+) -> float:
+    """How long a step should take on a card."""
+    from fitroom.backends.keras_remat import resident_bytes
+    from fitroom.estimating.cards import find_card
+    from fitroom.planning.roofline.step_time import StepTime
+    from fitroom.remat.choice import Choice
+
+    step_time = StepTime.of_model(model, backend=backend, card=find_card(gpu))
+    assert step_time is not None
+    at_once = micro_batch or batch_size
+    cover = Choice.of_model(model).cover(remat, at_once, resident_bytes(model, at_once))
+    return step_time.seconds(
+        batch_size=batch_size, micro_batch=at_once, precision=precision, jit=jit, segments=cover.segments
+    )
 
 
 def compiled(arguments: argparse.Namespace, remat: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/remat.md from the results, and draw its picture.
+"""Write the tables of docs/remat.md from the results, and draw its pictures.
 
 python benchmarks/remat_page.py [--check]
 """
@@ -13,6 +13,7 @@ from page_figures import write_figures
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs" / "images" / "remat.svg"
+PICTURE_OF_MODELS = PICTURE.with_name("remat_models.svg")
 NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
 WAYS = {
     "none": "nothing",
@@ -27,11 +28,13 @@ Key = tuple[str, str, str, str]
 
 
 def main() -> None:
-    """Both tables; the picture where the page is written."""
+    """All tables; the pictures where the page is written."""
     predicted, measured = last_of("predict"), last_of("measure")
     if "--check" not in sys.argv:
         draw(measured)
-    write_figures("remat.md", "remat_page.py", "\n".join([*predictions(predicted), *measurements(measured, predicted)]))
+        draw_curves(predicted, measured)
+    tables = [*predictions(predicted), *curves(predicted, measured), *measurements(measured, predicted)]
+    write_figures("remat.md", "remat_page.py", "\n".join(tables))
 
 
 def last_of(what: str) -> dict[Key, Line]:
@@ -64,6 +67,26 @@ def predictions(predicted: dict[Key, Line]) -> list[str]:
             for (name, model, precision, remat), line in predicted.items()
             if model == "Xception"
         ),
+        "",
+    ]
+
+
+def curves(predicted: dict[Key, Line], measured: dict[Key, Line]) -> list[str]:
+    """What tighter and tighter budgets do for other models."""
+    return [
+        "Other models on JAX in float32, predicted; where a step was measured on the H200, that beside it:",
+        "",
+        "| model | remat | peak, GiB | of none | time of none | peak measured | time measured |",
+        "|---|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {key[1]} | {key[3]} | {line['peak_bytes'] / GIB:.2f} | {of_none(predicted, key, 'peak_bytes')} | "
+            f"{of_none(predicted, key, 'predicted_seconds')} | {of_prediction(measured.get(key))} | "
+            f"{of_none(measured, key, 'seconds') if key in measured else ''} |"
+            for key, line in predicted.items()
+            if key[1] != "Xception"
+        ),
+        "",
+        "![Memory against time for five models on JAX, predicted](images/remat_models.svg)",
         "",
     ]
 
@@ -129,17 +152,12 @@ def of_prediction(line: Line | None) -> str:
 
 def draw(measured: dict[Key, Line]) -> None:
     """The curve of one model: each budget a point."""
-    from matplotlib.figure import Figure
-
-    from fitroom.report.palette import INK, LINE, MUTED, PAPER
-
     points = [
         (line, key[3])
         for key, line in measured.items()
         if key[:3] == ("JAX", "Xception", "float32") and line["seconds"]
     ]
-    figure = Figure(figsize=(7.2, 4.0), facecolor=PAPER, layout="constrained")
-    axes = figure.add_subplot(facecolor=PAPER)
+    figure, axes = chart("Xception 299, batch 64, float32 on JAX, H200", "measured peak, GiB", "milliseconds a step")
     xs, ys = [line["peak_bytes"] / GIB for line, _ in points], [1000 * line["seconds"] for line, _ in points]
     axes.plot(xs, ys, color="#4477aa", marker="o", linewidth=1.2)
     for x, y, (_, remat) in zip(xs, ys, points, strict=True):
@@ -147,14 +165,47 @@ def draw(measured: dict[Key, Line]) -> None:
         axes.annotate(remat, (x, y), xytext=(5, -12 if below else 5), textcoords="offset points", color=INK, fontsize=8)
     axes.set_ylim(0, 1.15 * max(ys))
     axes.set_xlim(0, 1.1 * max(xs))
-    axes.set_xlabel("measured peak, GiB", color=MUTED)
-    axes.set_ylabel("milliseconds a step", color=MUTED)
-    axes.set_title("Xception 299, batch 64, float32 on JAX, H200", color=INK, fontsize=10, loc="left")
+    figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def draw_curves(predicted: dict[Key, Line], measured: dict[Key, Line]) -> None:
+    """The predicted curves of all models, and what was measured of them."""
+    from fitroom.report.palette import GROUP_COLOURS
+
+    figure, axes = chart(
+        "Batch 64, float32 on JAX, H200: predicted, and measured (hollow)", "peak, of none", "time of a step, of none"
+    )
+    models = sorted({key[1] for key in predicted if key[:3] == ("JAX", key[1], "float32")})
+    for model, color in zip(models, GROUP_COLOURS, strict=False):
+        for lines, seconds, style in (
+            (predicted, "predicted_seconds", {"marker": "o", "linewidth": 1.2, "label": model}),
+            (measured, "seconds", {"marker": "o", "markerfacecolor": "none", "markersize": 8, "linestyle": "none"}),
+        ):
+            plain = lines["JAX", model, "float32", "none"]
+            points = [line for key, line in lines.items() if key[:3] == ("JAX", model, "float32") and line.get(seconds)]
+            xs = [line["peak_bytes"] / plain["peak_bytes"] for line in points]
+            axes.plot(xs, [line[seconds] / plain[seconds] for line in points], color=color, **style)
+    axes.set_xlim(0, 1.1)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(PICTURE_OF_MODELS, metadata={"Date": None})
+
+
+def chart(title: str, across: str, up: str) -> tuple[Any, Any]:
+    """An empty one in our colours."""
+    from matplotlib.figure import Figure
+
+    from fitroom.report.palette import INK, LINE, MUTED, PAPER
+
+    figure = Figure(figsize=(7.2, 4.0), facecolor=PAPER, layout="constrained")
+    axes = figure.add_subplot(facecolor=PAPER)
+    axes.set_xlabel(across, color=MUTED)
+    axes.set_ylabel(up, color=MUTED)
+    axes.set_title(title, color=INK, fontsize=10, loc="left")
     axes.grid(color=LINE, linewidth=0.7)
     axes.tick_params(colors=MUTED, length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    return figure, axes
 
 
 def backend(line: Line) -> str:

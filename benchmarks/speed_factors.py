@@ -113,8 +113,8 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     if data["what"] == "measure" and data.get("seconds") and not data.get("out_of_memory"):
         yield data
-    if data["what"] == "recipe" and data.get("seconds") and not data["out_of_memory"]:
-        yield data | {"batch_size": BATCH_SIZE, "jit": None}
+    if data["what"] in ("recipe", "plan") and data.get("seconds") and "remat" in data and not data["out_of_memory"]:
+        yield {"jit": None} | data | {"batch_size": BATCH_SIZE}
     if data["what"] == "speed" and data.get("gpu"):  # of benchmarks/fit.py
         common = data | {"model": data["model"].split()[0], "remat": "none"}
         if "plain" in data:
