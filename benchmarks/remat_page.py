@@ -152,6 +152,8 @@ def of_prediction(line: Line | None) -> str:
 
 def draw(measured: dict[Key, Line]) -> None:
     """The curve of one model: each budget a point."""
+    from fitroom.report.palette import INK
+
     points = [
         (line, key[3])
         for key, line in measured.items()

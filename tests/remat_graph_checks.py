@@ -1,6 +1,7 @@
 """Graphs of real models, what cutting them is worth, and what XLA makes of it. On JAX; run by test_remat.py."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -8,6 +9,10 @@ import pytest
 from keras import layers
 
 import fitroom
+from fitroom.backends.keras_remat import resident_bytes
+from fitroom.estimating.cards import find_card
+from fitroom.estimating.remat_budget import trace_within_budget
+from fitroom.estimating.step import StepRequest
 from fitroom.models.source import ModelSource, load_model
 from fitroom.remat.choice import Choice
 from fitroom.remat.outline import outline_of
@@ -106,3 +111,20 @@ def test_precision_halves_what_is_kept():
         keras.config.set_dtype_policy("float32")
     assert half < 0.55 * Choice.of_model(deep()).chain.needed_before[-1]
     assert layers.Dense(1).compute_dtype == "float32"
+
+
+@pytest.mark.parametrize("share", [0.8, 0.9, 1.0])
+def test_a_budget_is_used_up_where_a_framework_takes_more_than_the_search_counts_on(share):
+    model = load_model(ModelSource(text="resnet50"))
+    choice, resident = Choice.of_model(model), resident_bytes(model, 64)
+
+    def counted_bytes(remat):
+        return 64 * choice.cover(remat, 64, resident).peak_bytes + resident
+
+    def with_more_beside(model, request):
+        return SimpleNamespace(required_bytes=counted_bytes(request.recipe.remat) + 3 * counted_bytes("none") // 10)
+
+    budget = int(share * counted_bytes("none"))
+    request = StepRequest(batch_size=64, card=find_card("T4"), recipe=fitroom.Recipe(remat=Remat(budget=budget)))
+    traced, _ = trace_within_budget(with_more_beside, model, request)
+    assert 0.95 * budget <= traced.required_bytes <= budget

@@ -1,8 +1,8 @@
 """Segments for a budget: chosen by the search, checked by a real estimate, chosen again where that says otherwise.
 
 The search counts bytes by rules that hold for any framework; what a framework makes of a step is known once it is
-traced. The two differ by a factor that hardly depends on the segments. So a first estimate gives the factor, and the
-next choice is made with it.
+traced. The two differ by a factor that mostly depends little on the segments. So a first estimate gives the factor, and
+the next choice is made with it; where that is too much again, the next lies halfway to the smallest.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from fitroom.remat.cover import Cover
 from fitroom.remat.value import Remat
 from fitroom.units import format_bytes
 
-MOST_ESTIMATES = 4
+MOST_ESTIMATES = 6
 GOOD_SHARE = 0.95
 """Of the budget: with less than that in use, a better choice is looked for."""
 
@@ -31,9 +31,9 @@ def trace_within_budget(trace: Trace, model: Any, request: StepRequest) -> tuple
     budget_bytes = request.recipe.remat.budget_bytes or 0
     choosing = _Choosing(trace, model, request)
     best: tuple[TracedStep, Recipe] | None = None
-    # By the search's own count: what fits, what does not, and what to try next.
-    fits_bytes, exceeds_bytes, next_bytes = 0, None, budget_bytes
-    for _ in range(MOST_ESTIMATES):
+    # By the search's own count: what fits or is the smallest, what does not fit, and what to try next.
+    fits_bytes, exceeds_bytes, next_bytes = choosing.smallest_bytes, None, budget_bytes
+    for number in range(MOST_ESTIMATES):
         cover = choosing.cover(next_bytes)
         traced, recipe = choosing.traced(cover)
         if traced.required_bytes <= budget_bytes:
@@ -45,7 +45,8 @@ def trace_within_budget(trace: Trace, model: Any, request: StepRequest) -> tuple
         else:
             exceeds_bytes = next_bytes
         next_bytes = budget_bytes * choosing.counted_bytes(cover) // traced.required_bytes
-        if exceeds_bytes is not None and not fits_bytes < next_bytes < exceeds_bytes:
+        is_far_off = best is None and number > 0
+        if exceeds_bytes is not None and (is_far_off or not fits_bytes < next_bytes < exceeds_bytes):
             next_bytes = (fits_bytes + exceeds_bytes) // 2
         if next_bytes <= fits_bytes:
             break
