@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,32 @@ def never_collected(monkeypatch):
 
 
 _LONGEST = (
-    *("test_step.py", "test_fit_under_pressure.py", "test_plan_in_fit.py", "test_demo.py"),
-    *("test_tensorflow_step.py", "test_fit.py"),
+    *("test_step.py", "test_jax_step.py", "test_torch_step.py", "test_torch_trace.py", "test_tensorflow_jitted.py"),
+    *("test_tensorflow_graph.py", "test_remat.py", "test_planning.py", "test_plan_in_fit.py", "test_run_state.py"),
+    *("test_fit.py", "test_kills.py", "test_sources.py", "test_classify.py", "test_demo.py"),
 )
+_LONGEST_TOGETHER = ("test_fit_under_pressure.py", "test_tensorflow_step.py", "test_run_command.py")
+"""Their tests share what takes long."""
 
 
 def pytest_collection_modifyitems(items):
-    """The longest come first: one at the end would leave the other cores idle."""
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+    """Every process begins with its share of the longest: one at the end would leave the other cores idle."""
+
+    def unit_of(item):
+        name = item.path.name
+        return name if name in _LONGEST_TOGETHER else item.nodeid if name in _LONGEST else None
+
+    num_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    units = [list(unit) for name, unit in groupby(items, unit_of) if name]
+    others = [item for item in items if not unit_of(item)]
+    left, items[:] = len(items), []
+    for number in range(num_processes):  # each is given one stretch, of this length
+        length = left // (num_processes - number)
+        stretch = [item for unit in units[number::num_processes] for item in unit]
+        missing = max(0, length - len(stretch))
+        items += stretch + others[:missing]
+        left, others = left - length, others[missing:]
+    items += others
 
 
 @pytest.fixture
