@@ -35,7 +35,7 @@ _LONGEST = (
     *("test_fit.py", "test_kills.py", "test_sources.py", "test_classify.py", "test_demo.py"),
 )
 _LONGEST_TOGETHER = ("test_fit_under_pressure.py", "test_tensorflow_step.py", "test_run_command.py")
-"""Their tests share what takes long."""
+"""Their tests share what takes long; mostly that is waiting, beside which others run."""
 
 
 def pytest_collection_modifyitems(items):
@@ -47,6 +47,7 @@ def pytest_collection_modifyitems(items):
 
     num_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     units = [list(unit) for name, unit in groupby(items, unit_of) if name]
+    units.sort(key=lambda unit: unit[0].path.name not in _LONGEST_TOGETHER)
     others = [item for item in items if not unit_of(item)]
     left, items[:] = len(items), []
     for number in range(num_processes):  # each is given one stretch, of this length
