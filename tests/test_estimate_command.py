@@ -445,16 +445,21 @@ def test_without_any_backend_the_install_line_is_given(run, folder):
     ("model", "words"),
     [
         ("xcpetion", ["Unknown model", "'Xception'"]),
-        ("", ["empty"]),
-        ("models.py:not_built", ["not built", "keras.Input"]),
         ("models.py:raises", ["RuntimeError", "the data is not there", "--debug"]),
-        ("models.py:leaves", ["SystemExit", "__main__"]),
-        ("models.py:returns_a_layer", ["Dense", "keras.Model"]),
-        ("models.py:needs_arguments", ["TypeError", "width"]),
         ("models.py:mak_model", ["Unknown function", "'make_model'"]),
-        ("models.py", ["no function", "models.py:make_model"]),
-        ("nowhere.py:make_model", ["no file", "'nowhere.py'"]),
         ("missing.keras", ["no file", "'missing.keras'"]),
+        *(
+            pytest.param(model, words, marks=pytest.mark.slow)
+            for model, words in (
+                ("", ["empty"]),
+                ("models.py:not_built", ["not built", "keras.Input"]),
+                ("models.py:leaves", ["SystemExit", "__main__"]),
+                ("models.py:returns_a_layer", ["Dense", "keras.Model"]),
+                ("models.py:needs_arguments", ["TypeError", "width"]),
+                ("models.py", ["no function", "models.py:make_model"]),
+                ("nowhere.py:make_model", ["no file", "'nowhere.py'"]),
+            )
+        ),
     ],
 )
 def test_a_model_that_cannot_be_had_is_told_with_the_reason(run, model, words):

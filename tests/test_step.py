@@ -16,7 +16,6 @@ def test_every_case_is_right_in_seven_parts_too(backend, tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
-@pytest.mark.parametrize("checks", ["step_checks.py", "transaction_checks.py"])
-def test_a_step_in_micro_batches_is_that_of_the_whole_batch_and_all_or_nothing(checks, backend, tmp_path):
+def test_a_step_in_micro_batches_is_that_of_the_whole_batch_and_all_or_nothing(backend, tmp_path):
     needs(backend)
-    run_checks([checks], backend=backend, keras_home=tmp_path, **ON_THE_CPU)
+    run_checks(["step_checks.py", "transaction_checks.py"], backend=backend, keras_home=tmp_path, **ON_THE_CPU)

@@ -19,6 +19,7 @@ def test_the_replay_agrees_with_steps_that_ran(tmp_path):
     run_checks(["tensorflow_replay_checks.py"], backend="tensorflow", keras_home=tmp_path, **limited)
 
 
+@pytest.mark.slow
 def test_operations_come_in_the_order_of_steps_that_ran(tmp_path):
     needs("tensorflow")
     run_checks(["tensorflow_order_checks.py"], backend="tensorflow", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")

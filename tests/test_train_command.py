@@ -54,7 +54,9 @@ def without_times(run: Path) -> list[dict]:
     return [{key: line[key] for key in ("epoch", "batch", "update")} for line in lines if line["batch"] == 6]
 
 
-@pytest.mark.parametrize("backend", ["jax", pytest.param("tensorflow", marks=pytest.mark.slow), "torch"])
+@pytest.mark.parametrize(
+    "backend", ["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "tensorflow"))]
+)
 def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, place):
     needs(backend)
     run = place / "runs" / f"whole-{backend}"
