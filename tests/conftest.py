@@ -29,13 +29,15 @@ def never_collected(monkeypatch):
     gc.enable()
 
 
-_LONGEST = (
-    *("test_step.py", "test_jax_step.py", "test_torch_step.py", "test_torch_trace.py", "test_tensorflow_jitted.py"),
-    *("test_tensorflow_graph.py", "test_remat.py", "test_planning.py", "test_plan_in_fit.py", "test_run_state.py"),
-    *("test_fit.py", "test_kills.py", "test_sources.py", "test_classify.py", "test_demo.py"),
-)
 _LONGEST_TOGETHER = ("test_fit_under_pressure.py", "test_tensorflow_step.py", "test_run_command.py")
 """Their tests share what takes long; mostly that is waiting, beside which others run."""
+
+_LONGEST = (  # the longest first
+    *_LONGEST_TOGETHER,
+    *("test_step.py", "test_jax_step.py", "test_demo.py", "test_remat.py", "test_planning.py", "test_torch_step.py"),
+    *("test_tensorflow_jitted.py", "test_torch_trace.py", "test_plan_in_fit.py", "test_kills.py", "test_run_state.py"),
+    *("test_tensorflow_graph.py", "test_classify.py", "test_sources.py", "test_fit.py"),
+)
 
 
 def pytest_collection_modifyitems(items):
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(items):
 
     num_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     units = [list(unit) for name, unit in groupby(items, unit_of) if name]
-    units.sort(key=lambda unit: unit[0].path.name not in _LONGEST_TOGETHER)
+    units.sort(key=lambda unit: _LONGEST.index(unit[0].path.name))
     others = [item for item in items if not unit_of(item)]
     left, items[:] = len(items), []
     for number in range(num_processes):  # each is given one stretch, of this length
