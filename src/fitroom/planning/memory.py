@@ -43,9 +43,9 @@ class Memory:
         self._backend = backend
         self._points: dict[Variant, list[_Point]] = defaultdict(list)
 
-    def knows(self, variant: Variant) -> bool:
-        """Whether anything was estimated in this variant."""
-        return bool(self._points[variant])
+    def knows(self, variant: Variant, *, recomputes: bool = False) -> bool:
+        """Whether anything was estimated in this variant; with `recomputes`, anything that is recomputed."""
+        return any(point.recomputes or not recomputes for point in self._points[variant])
 
     def learn(self, candidate: Candidate, *, required_bytes: int, peak_bytes: int) -> None:
         """What an estimate said."""

@@ -23,6 +23,9 @@ WORTH_AN_ESTIMATE = 1.03
 _FIRST_PART = 0.5
 """Of the budget: what the first estimate may take by the rules, which are up to 1.5 times too low."""
 
+_UNKNOWN_PART = 0.94
+"""Of the budget: what the first that recomputes may take, by what is known of those that do not."""
+
 MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 
@@ -191,7 +194,9 @@ class Search:
         plain = [subject.plain(size) for size in sizes]
         if not subject.can_recompute:
             return plain
-        room_bytes = self.memory.countable_bytes(subject.variant, self.room.usable_bytes, recomputes=True)
+        known = self.memory.knows(subject.variant, recomputes=True)
+        usable_bytes = self.room.usable_bytes if known else int(_UNKNOWN_PART * self.room.usable_bytes)
+        room_bytes = self.memory.countable_bytes(subject.variant, usable_bytes, recomputes=True)
         too_large = [size for size, one in zip(sizes, plain, strict=True) if not self.priced(one).fits]
         fitting = [size for size in too_large if self.priced(subject.tightest(size)).fits][:_MOST_RECOMPUTED_SIZES]
         within = [subject.recomputed(size, room_bytes) for size in fitting]
