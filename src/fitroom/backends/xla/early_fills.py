@@ -36,9 +36,9 @@ def _copying_convolutions(dump: Dump) -> Iterator[tuple[int, int, int]]:
     for moment, name in enumerate(dump.schedule.instructions):
         if not name.startswith(_CONVOLUTION):
             continue
-        given = [instructions.get(operand) for operand in instructions[name].operands[:2]]
-        if len(given) == 2 and all(each is not None and each.dtype == "f32" for each in given):
-            pictures, filters = (each for each in given if each is not None)
+        given = [instructions[operand] for operand in instructions[name].operands[:2] if operand in instructions]
+        if len(given) == 2 and all(each.dtype == "f32" for each in given):
+            pictures, filters = given
             if pictures.dimensions[-1] % _CHANNELS_AT_ONCE:
                 yield moment, _num_bytes(instructions[name]), _num_bytes(pictures) + _num_bytes(filters)
 
