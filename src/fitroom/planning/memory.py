@@ -47,6 +47,10 @@ class Memory:
         """Whether anything was estimated in this variant; with `recomputes`, anything that is recomputed."""
         return any(point.recomputes or not recomputes for point in self._points[variant])
 
+    def rests_on_one(self, candidate: Candidate) -> bool:
+        """Whether what is said of a candidate comes from a single estimate."""
+        return len(self._points[candidate.variant]) == 1
+
     def learn(self, candidate: Candidate, *, required_bytes: int, peak_bytes: int) -> None:
         """What an estimate said."""
         point = _Point(

@@ -26,6 +26,9 @@ _FIRST_PART = 0.5
 _UNKNOWN_PART = 0.94
 """Of the budget: what the first that recomputes may take, by what is known of those that do not."""
 
+_GUESSED_PART = 0.98
+"""Of the budget: what a guess from a single estimate may take, such guesses being up to 2 % too low."""
+
 MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 
@@ -133,7 +136,14 @@ class Search:
         return best_of(map(self.priced, self._tried.values()), spares_statistics=self.spares_statistics)
 
     def _wanted(self) -> Priced | None:
-        return best_of(self._priced(wide=False), spares_statistics=self.spares_statistics)
+        likely = filter(self._is_likely, self._priced(wide=False))
+        return best_of(likely, spares_statistics=self.spares_statistics)
+
+    def _is_likely(self, one: Priced) -> bool:
+        """Whether an estimate would most likely say that it fits, too."""
+        if one.confirmed or not self.memory.rests_on_one(one.candidate):
+            return True
+        return one.required_bytes <= _GUESSED_PART * self.room.usable_bytes
 
     def _is_worth_it(self, wanted: Priced) -> bool:
         """Whether to estimate once more: for what is clearly faster than all that is proven, or spares statistics."""
