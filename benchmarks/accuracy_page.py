@@ -255,6 +255,8 @@ def smallest_rows(found: list[Compared]) -> list[str]:
 
 def smallest_row(search: dict[str, Any], required_bytes: int) -> str:
     """One bisection."""
+    if search["smallest_factor"] is None:
+        return f"| {search['name']} | {required_bytes:,} | not found | - | - |"
     runs = int(search["required_bytes"] * search["smallest_factor"])
     start = f"| {search['name']} | {required_bytes:,} | {runs:,} |"
     if search["largest_failing_factor"] is None:
