@@ -32,6 +32,9 @@ class RecordedSteps:
     last_step: int
     """The moment at which the last of them begins."""
 
+    last_event: int
+    """The first event of that step."""
+
 
 def training_steps(
     prepared: PreparedModel,
@@ -92,14 +95,14 @@ def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
             batch = result = None
             while collector.steps_to_go(at_least=step.least_runs):
                 whereabouts.begin_step()
-                last_step = len(recorder.log.moments)
+                last_step, last_event = len(recorder.log.moments), len(recorder.log.events)
                 # As in `fit` and `predict`, one batch is there until the next is, and so is what its step returned.
                 batch = step.batch(DEVICE, observer)
                 result = step.function(batch)
             observer.gradients_are_ready([each.variable for each in state])
             recorder.is_open = False
             del batch, result
-    return RecordedSteps(step=step, log=recorder.log, last_step=last_step)
+    return RecordedSteps(step=step, log=recorder.log, last_step=last_step, last_event=last_event)
 
 
 class _RecordingObserver(Observer):

@@ -1,12 +1,19 @@
 """What a program asked of an allocator, in order, played back on a model of it."""
 
-from collections.abc import Callable, Sequence
+import random
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fitroom.estimating.allocators.caching import Block, CachingAllocator, OutOfMemoryError
 
 _STEP_BYTES = 2 * 1024**2
 """The caching allocator takes memory from the card in multiples of this."""
+
+_LATE_SHARE = 0.02
+_LATEST_SHARE = 0.005
+"""How many are freed late in a process where Python collects at other times, and by how much of all at most."""
 
 _STEPS_A_WHOLE = 250
 _STEPS_ABOVE = 12
@@ -22,6 +29,51 @@ class Requests:
 
     events: Sequence[int]
     """A buffer's number where it is allocated, its complement (`~number`) where it is freed."""
+
+
+    def going_on(self, last_step: int, times: int) -> "Requests":
+        """The same with more steps at the end, like the last one, which begins with the event of that number.
+
+        What it frees of the step before it frees of itself when it comes again: buffers of the same size, in order.
+        """
+        step = self.events[last_step:]
+        made = {event for event in step if event >= 0}
+        freed = [~event for event in step if event < 0]
+        left = defaultdict(list)
+        for number in sorted(made.difference(freed), reverse=True):
+            left[self.sizes_bytes[number]].append(number)
+        found = [number for number in freed if number not in made]
+        heirs = {number: left[size].pop() for number in sorted(found) if left[size := self.sizes_bytes[number]]}
+        sizes_bytes, events = list(self.sizes_bytes), list(self.events)
+        before = {number: number for number in made}
+        for _ in range(times):
+            now: dict[int, int] = {}
+            for event in step:
+                if event >= 0:
+                    now[event] = len(sizes_bytes)
+                    sizes_bytes.append(self.sizes_bytes[event])
+                    events.append(now[event])
+                elif ~event in made:
+                    events.append(~now[~event])
+                elif ~event in heirs:
+                    events.append(~before[heirs[~event]])
+            before = now
+        return Requests(sizes_bytes=sizes_bytes, events=events)
+
+    def with_late_frees(self, seed: int) -> "Requests":
+        """The same in another process: now and then something is freed a little later."""
+        chance = random.Random(seed)
+        latest = max(int(_LATEST_SHARE * len(self.events)), 1)
+        events: list[int] = []
+        late: list[tuple[int, int]] = []
+        for at, event in enumerate(self.events):
+            while late and late[0][0] <= at:
+                events.append(late.pop(0)[1])
+            if event < 0 and chance.random() < _LATE_SHARE:
+                insort(late, (at + chance.randint(1, latest), event))
+            else:
+                events.append(event)
+        return Requests(sizes_bytes=self.sizes_bytes, events=[*events, *(event for _, event in late)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,20 +108,28 @@ def smallest_limit_bytes(requests: Requests, lowest_bytes: int, highest_bytes: i
     Under a larger limit other segments are given back, at other times, and now and then that fails where a smaller one
     does not. So limits a little above are tried too, and none that fails is below the one returned.
     """
-
-    def runs(limit_bytes: int) -> bool:
-        try:
-            replay(requests, limit_bytes)
-        except OutOfMemoryError:
-            return False
-        return True
-
-    found = _smallest(runs, lowest_bytes, highest_bytes)
+    found = _smallest(lambda limit_bytes: _runs(requests, limit_bytes), lowest_bytes, highest_bytes)
     above = [_rounded_up(found + found * step // _STEPS_A_WHOLE) for step in range(1, _STEPS_ABOVE + 1)]
     for place in reversed(range(len(above) - 1)):
-        if not runs(above[place]):
+        if not _runs(requests, above[place]):
             return above[place + 1]
     return found
+
+
+def limit_for_all_bytes(processes: Iterable[Requests], limit_bytes: int) -> int:
+    """A limit that holds these, too, which may be larger than the one given."""
+    for requests in processes:
+        while not _runs(requests, limit_bytes):
+            limit_bytes = _rounded_up(limit_bytes + limit_bytes // _STEPS_A_WHOLE)
+    return limit_bytes
+
+
+def _runs(requests: Requests, limit_bytes: int) -> bool:
+    try:
+        replay(requests, limit_bytes)
+    except OutOfMemoryError:
+        return False
+    return True
 
 
 def _smallest(runs: Callable[[int], bool], lowest_bytes: int, highest_bytes: int) -> int:

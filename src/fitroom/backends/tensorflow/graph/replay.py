@@ -1,5 +1,6 @@
 """Training replayed step after step against the allocator, until it repeats itself."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,11 +47,15 @@ def replay(
     branch: bool = True,
     num_steady: int = STEADY_STEPS,
     seed: int = 0,
+    strewn: bool = False,
 ) -> Replayed:
-    """The memory of the steady step that takes most. Raises DoesNotFitError where the limit does not hold them all."""
+    """The memory of the steady step that takes most. Raises DoesNotFitError where the limit does not hold them all.
+
+    `seed` is for one process of many; `strewn` has its variables lie a little differently, too.
+    """
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     holdings = Holdings(allocator)
-    kernels = Kernels(holdings, scratch, placed(residents, holdings))
+    kernels = Kernels(holdings, scratch, placed(residents, holdings, random.Random(seed) if strewn else None))
     executor = Executor(program, kernels, seed=seed)
     for _ in range(FIRST_STEPS):
         executor.run_step(lambda operation: None, branch=branch)

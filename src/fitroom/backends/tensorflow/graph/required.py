@@ -14,8 +14,9 @@ _PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 _PROCESSES = 5
 """How memory falls into pieces differs from process to process: the limit must hold five of them."""
 
-_MARGIN = 1.03
-"""What a replay may be too low by: in the benchmark of accuracy one held-out case of nineteen is further off."""
+_MARGIN = 1.06
+"""What a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and with 3 % three steps
+ran out of memory on the card that no replay lets run out."""
 
 
 def required_bytes(
@@ -39,7 +40,7 @@ def _runs(
     program: Program, residents: Sequence[Resident], scratch: Scratch, limit_bytes: int, *, branch: bool, seed: int
 ) -> bool:
     try:
-        replay(program, residents, scratch, limit_bytes, branch=branch, num_steady=1, seed=seed)
+        replay(program, residents, scratch, limit_bytes, branch=branch, num_steady=1, seed=seed, strewn=True)
     except DoesNotFitError:
         return False
     return True

@@ -4,13 +4,23 @@ Where they lie decides how well the memory between them serves a step. Weights a
 random, scaled and shifted, each in memory of its own, of which the last becomes the variable. The optimizer's slots
 are made in one graph, in which all zeros of one shape are the same tensor: each slot but one gets memory of its own
 only when the first step changes it, in the midst of the memory of that step.
+
+A process has small things of its own between them, and a few bytes decide whether a large chunk is cut for a request or
+given away whole. So variables can be placed with small pieces strewn between them, in another way for each process.
 """
 
-from collections.abc import Iterable
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fitroom.backends.tensorflow.graph.values import Held, Holdings
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
+
+_PIECES = 20
+"""Strewn between variables, at most one to three of them."""
+
+_PIECE_BITS = (8, 18)
+"""From 256 bytes to 256 KiB each, the smaller the more often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +50,19 @@ def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
     )
 
 
-def placed(residents: Iterable[Resident], holdings: Holdings) -> dict[str, Held]:
-    """Make the variables; the chunk behind each by its name."""
+def placed(
+    residents: Sequence[Resident], holdings: Holdings, strewn: random.Random | None = None
+) -> dict[str, Held]:
+    """Make the variables; the chunk behind each by its name. With `strewn`, small pieces between them, as it falls."""
+    share_of_pieces = min(_PIECES / max(len(residents), 1), 1 / 3)
     zeros: dict[tuple[tuple[int, ...], str], Held] = {}
     found: dict[str, Held] = {}
     for resident in residents:
         variable = resident.variable
         if not variable.size_bytes:
             continue
+        if strewn is not None and strewn.random() < share_of_pieces:
+            holdings.take(int(2 ** strewn.uniform(*_PIECE_BITS)), None)
         like = (variable.shape, variable.dtype)
         if resident.is_slot and like in zeros:
             held = zeros[like]
