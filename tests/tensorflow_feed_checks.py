@@ -51,18 +51,41 @@ def taken(monkeypatch):
     return devices
 
 
-def trained(device, micro_batch):
+def trained(device, micro_batch, *, jit=True):
     with tf.device(device):
         keras.utils.set_random_seed(1)
         net = [layers.Conv2D(16, 3), layers.BatchNormalization(), layers.Flatten(), layers.Dropout(0.2)]
         model = keras.Sequential([keras.Input((8, 8, 3)), *net, layers.Dense(5, activation="softmax")])
-        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
+        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=jit)
         data = batch_of(50)
         recipe = fitroom.Recipe(micro_batch=micro_batch)
         history = fitroom.fit(
             model, data.x, data.y, batch_size=16, epochs=2, verbose=0, recipe=recipe, validation_data=data.data()
         )
     return history.history, model.get_weights()
+
+
+@pytest.mark.parametrize("micro_batch", [None, 5])
+def test_in_graph_mode_pictures_come_from_the_card_and_the_result_is_the_same(taken, micro_batch):
+    expected_history, expected = trained(HOST, micro_batch, jit=False)
+    assert CARD not in taken
+    taken.clear()
+    history, weights = trained(CARD, micro_batch, jit=False)
+    assert taken.count(CARD) >= 2
+    assert history == expected_history
+    for each, other in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(each, other)
+
+
+def test_in_graph_mode_whole_numbers_of_32_bits_stay_on_the_host():
+    feed, batch = Feed(CARD, is_jitted=False), batch_of(8)
+    feed.start(batch, 0, batch)
+    copied = feed.take(batch, 0, batch)
+    assert copied.x.device == CARD
+    assert copied.y.device.endswith(HOST)
+    np.testing.assert_array_equal(copied.y, batch.y)
+    assert isinstance(feed.number(np.int32(3)), np.ndarray)
+    assert feed.number(np.float32(3)).device == CARD
 
 
 class PlainMemory:

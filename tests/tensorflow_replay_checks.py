@@ -1,5 +1,7 @@
 """Replayed steps beside real ones on TensorFlow's limited CPU allocator: run by `test_tensorflow_graph.py`."""
 
+from collections.abc import Sequence
+
 import keras
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from fitroom.backends.tensorflow.cut_step import cut_step
 from fitroom.backends.tensorflow.graph.estimate import step_program
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
-from fitroom.backends.tensorflow.graph.program import program_of
+from fitroom.backends.tensorflow.graph.program import Operation, Output, program_of
 from fitroom.backends.tensorflow.graph.replay import Replayed, replay
+from fitroom.backends.tensorflow.graph.required import required_bytes
 from fitroom.backends.tensorflow.graph.residents import residents_of
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import lent_zeros, measured_peak_bytes
@@ -59,7 +62,7 @@ def replayed(model: keras.Model) -> tuple[Replayed, int]:
         step = training_step(ready)
         residents = residents_of(step)
         program = program_of(optimised_graph(step, None))
-        found = replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40)
+        found = replay(program, residents, no_scratch, 2**40)
     return found, sum(variable.size_bytes for variable in step.variables)
 
 
@@ -110,7 +113,7 @@ def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
 def peak_bytes_of(step: TensorFlowStep) -> int:
     residents = residents_of(step)
     program = step_program(step, residents, None)
-    return replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40).peak_bytes
+    return replay(program, residents, no_scratch, 2**40).peak_bytes
 
 
 def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
@@ -123,3 +126,22 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
     after = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
     assert all(np.array_equal(was, now) for was, now in zip(before, after, strict=True))
     assert measured_bytes == pytest.approx(replayed(model)[0].peak_bytes, rel=TOLERANCE)
+
+
+def test_what_is_required_holds_processes_whose_variables_lie_a_little_differently():
+    request = StepRequest(batch_size=BATCH, card=find_card("T4"))
+    with prepared(network("adam"), request, lent_values) as ready:
+        step = training_step(ready)
+        residents = residents_of(step)
+        program = program_of(optimised_graph(step, None))
+
+    def peak_bytes(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> int:
+        return replay(program, residents, no_scratch, limit_bytes, num_steady=1, seed=seed, strewn=strewn).peak_bytes
+
+    assert len({peak_bytes(seed) for seed in range(4)}) == 4
+    required = required_bytes(program, residents, no_scratch, peak_bytes(0, strewn=False), branch=True)
+    assert all(peak_bytes(seed, required) <= required for seed in range(5))
+
+
+def no_scratch(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:
+    return ScratchPlan()

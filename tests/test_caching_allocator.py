@@ -3,7 +3,7 @@
 import pytest
 
 from fitroom.estimating.allocators.caching import CachingAllocator, OutOfMemoryError
-from fitroom.estimating.allocators.replay import Requests, replay, smallest_limit_bytes
+from fitroom.estimating.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
 
 KIB = 1024
 MIB = 1024**2
@@ -99,3 +99,41 @@ def test_the_smallest_limit_is_above_the_peak_where_segments_are_broken_up():
     events = [0, 1, 2, 3, 4, 5, ~0, ~1, ~3, ~4, 6]  # two segments of 20 MiB, each with 6 MiB in use
     requests = Requests(sizes_bytes=sizes, events=events)
     assert smallest_limit_bytes(requests, 36 * MIB, replay(requests).reserved_bytes) == 60 * MIB
+
+
+def test_steps_to_come_free_what_the_last_one_left():
+    """A batch is there until the next is; what is computed is gone when the step ends."""
+    batch, activation = 8 * MIB, 3 * MIB
+    first, last = [0, 1, ~1], [2, ~0, 3, ~3]
+    requests = Requests(sizes_bytes=[batch, activation, batch, activation], events=[*first, *last])
+    longer = requests.going_on(len(first), times=2)
+    assert list(longer.events) == [*first, *last, 4, ~2, 5, ~5, 6, ~4, 7, ~7]
+    assert list(longer.sizes_bytes) == [batch, activation] * 4
+
+
+def test_parts_that_differ_in_size_break_memory_up_step_by_step():
+    """What is left of a block that is a little too large is given to something that stays."""
+    large, smaller, small = 60 * MIB, 58 * MIB, 2 * MIB
+    step = [0, ~0, 1, 2, ~1]  # the small one stays in the rest of the large one's place
+    requests = Requests(sizes_bytes=[large, smaller, small], events=step)
+    once, again = (smallest_limit_bytes(one, large, 10 * large) for one in (requests, requests.going_on(0, times=1)))
+    assert once == 60 * MIB
+    assert again == 120 * MIB
+
+
+def test_late_frees_come_after_what_they_free_and_none_is_lost():
+    events = [event for number in range(1000) for event in (number, ~number)]
+    requests = Requests(sizes_bytes=[MIB] * 1000, events=events)
+    late = requests.with_late_frees(seed=1)
+    assert sorted(late.events) == sorted(events)
+    assert list(late.events) != events
+    place = {event: at for at, event in enumerate(late.events)}
+    assert all(place[number] < place[~number] for number in range(1000))
+    assert list(requests.with_late_frees(seed=1).events) == list(late.events) != requests.with_late_frees(seed=2).events
+
+
+def test_a_limit_for_several_processes_is_that_of_the_one_that_needs_most():
+    modest = Requests(sizes_bytes=[20 * MIB], events=[0, ~0])
+    demanding = Requests(sizes_bytes=[20 * MIB, 20 * MIB], events=[0, 1])
+    assert limit_for_all_bytes([modest], 30 * MIB) == 30 * MIB
+    assert limit_for_all_bytes([modest, demanding], 30 * MIB) == 40 * MIB

@@ -1,4 +1,4 @@
-"""What a jitted program is given, on the card before the program is called.
+"""What a program is given, on the card before the program is called.
 
 TensorFlow copies to the card when a program is called, and has each copy wait for all that the card was given to do
 before. So the card has nothing to do while the copy is made and the program launched, every time. Here threads copy the
@@ -28,16 +28,19 @@ _MOST_NUMBERS = 1000
 class Feed:
     """The way to one device; with None for it, all stays on the host until a program takes it."""
 
-    def __init__(self, device: str | None = None, pinned: PinnedMemory | None = None) -> None:
-        self.device, self._pinned = device, pinned
+    def __init__(
+        self, device: str | None = None, pinned: PinnedMemory | None = None, *, is_jitted: bool = True
+    ) -> None:
+        self.device, self._pinned, self._is_jitted = device, pinned, is_jitted
         self.coming = Coming()
         self._copy: _Copy | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
 
-    def lead_to(self, device: str | None) -> None:
+    def lead_to(self, device: str | None, *, is_jitted: bool) -> None:
         """Be the way to this device from now on."""
         card = None if device is None else card_in_use()
         self.device, self._pinned = device, None if card is None else PinnedMemory(card.allocate)
+        self._is_jitted = is_jitted
 
     def expect(self, batch: Batch) -> Batch:
         """The batch as the host should hold it until its turn comes, after those that were expected before."""
@@ -60,7 +63,7 @@ class Feed:
         """Begin to copy a part, the one of this number in its batch, beside what the card is given to do next."""
         self.drop()
         if self.device is not None and _is_dense(part := as_tensors(part)):
-            self._copy = _Copy(batch, number, part, self.device)
+            self._copy = _Copy(batch, number, part.mapped(self._on_its_way))
 
     def take(self, batch: Batch, number: int, part: Batch) -> Batch:
         """The part on the device if it was copied, else as it is."""
@@ -68,14 +71,16 @@ class Feed:
         if copy is None:
             return part
         arrived = copy.arrived()
-        is_asked_for = copy.batch is batch and copy.number == number and copy.size == part.size
-        return arrived if arrived is not None and is_asked_for else part
+        is_asked_for = copy.batch is batch and copy.number == number
+        return arrived if arrived is not None and is_asked_for and arrived.size == part.size else part
 
     def number(self, value: Any) -> Any:
         """A NumPy number, or a few of them, on the device."""
         if self.device is None:
             return value
         value = np.asarray(value)
+        if self._stays(value.dtype):
+            return value
         key = (value.dtype.str, value.shape, value.tobytes())
         if key not in self._numbers:
             if len(self._numbers) >= _MOST_NUMBERS:
@@ -101,6 +106,15 @@ class Feed:
         self.coming.end()
         self.drop()
 
+    def _on_its_way(self, array: Any) -> "_Here | _Arriving":
+        assert self.device is not None, "asked before"
+        return _Here(array) if self._stays(array.dtype) else _Arriving(array, self.device)
+
+    def _stays(self, dtype: Any) -> bool:
+        """Whether it belongs on the host: of whole numbers of 32 bits a graph would fetch back what lies on the card,
+        and wait for all that the card has to do until then."""
+        return not self._is_jitted and tf.as_dtype(dtype) == tf.int32
+
     def _held(self, array: Any) -> Any:
         pinned = None if self._pinned is None else self._pinned.copied(array)
         return as_tensor(array) if pinned is None else pinned
@@ -109,16 +123,27 @@ class Feed:
 class _Copy:
     """A part on its way."""
 
-    def __init__(self, batch: Batch, number: int, part: Batch, device: str) -> None:
-        self.batch, self.number, self.size = batch, number, part.size
-        # Each by a thread of its own: the second would begin when the first is there, and by then wait for all that
-        # the card was given meanwhile.
-        self._arriving = part.mapped(lambda array: _Arriving(array, device))
+    def __init__(self, batch: Batch, number: int, arriving: Batch) -> None:
+        """`arriving`: each array by a thread of its own. The second would otherwise begin when the first is there, and
+        by then wait for all that the card was given meanwhile."""
+        self.batch, self.number, self._arriving = batch, number, arriving
 
     def arrived(self) -> Batch | None:
         """All of it, as soon as it is there; None where the card has no room."""
         arrived = [array.arrived() for array in _arrays_of(self._arriving)]
-        return None if any(array is None for array in arrived) else self._arriving.mapped(_Arriving.arrived)
+        has_room = all(array is not None for array in arrived)
+        return self._arriving.mapped(lambda array: array.arrived()) if has_room else None
+
+
+class _Here:
+    """An array that stays where it is."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def arrived(self) -> Any:
+        """The array."""
+        return self._array
 
 
 class _Arriving(threading.Thread):

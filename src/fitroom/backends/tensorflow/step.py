@@ -29,7 +29,7 @@ class StepVariable:
     dtype: str
     size_bytes: int
     kind: Kind
-    """"weights", "optimizer", "gradients" for sums of them, or "other" for those of metrics."""
+    """"weights", "optimizer", "gradients" for sums of them, "input" for a batch, or "other" for those of metrics."""
 
     layer: str | None
     """The path of the Keras layer it belongs to; a slot belongs to the layer of its weight."""
@@ -67,7 +67,7 @@ class TensorFlowStep:
     """Whether what it returns stays on the card when it is done."""
 
     sends_next: bool = False
-    """Whether the next batch comes to the card while it runs, where it is jitted."""
+    """Whether the next batch comes to the card while it runs."""
 
     holds_old: bool = False
     """Whether the old values of variables that it changes are held on the card until it is done."""

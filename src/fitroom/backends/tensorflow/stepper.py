@@ -86,7 +86,7 @@ class TensorFlowStepper:
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
-        self._feed.lead_to(self._card())
+        self._feed.lead_to(self._card(), is_jitted=self._is_jitted)
         self._made_with = MadeWith(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
@@ -199,10 +199,10 @@ class TensorFlowStepper:
         return self._programs[key]
 
     def _card(self) -> str | None:
-        """Where jitted programs run, unless that is the host itself."""
+        """Where programs run, unless that is the host itself."""
         devices = {str(weight.value.device) for weight in self.model.trainable_variables}
         [device] = devices if len(devices) == 1 else {HOST}
-        return device if self._is_jitted and not device.endswith(HOST) else None
+        return None if device.endswith(HOST) else device
 
     @property
     def _is_jitted(self) -> bool:

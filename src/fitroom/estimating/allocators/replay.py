@@ -30,7 +30,6 @@ class Requests:
     events: Sequence[int]
     """A buffer's number where it is allocated, its complement (`~number`) where it is freed."""
 
-
     def going_on(self, last_step: int, times: int) -> "Requests":
         """The same with more steps at the end, like the last one, which begins with the event of that number.
 

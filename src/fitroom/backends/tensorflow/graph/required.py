@@ -15,8 +15,8 @@ _PROCESSES = 5
 """How memory falls into pieces differs from process to process: the limit must hold five of them."""
 
 _MARGIN = 1.06
-"""What a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and with 3 % three steps
-ran out of memory on the card that no replay lets run out."""
+"""What a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and with 3 % three
+steps ran out of memory on the card that no replay lets run out."""
 
 
 def required_bytes(

@@ -38,9 +38,9 @@ class Resident:
 
 
 def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
-    """All variables of a step in the order in which they are made."""
+    """All variables of a step in the order in which they are made, and the next batch where it is sent ahead."""
     names = {id(variable): name for name, variable in step.captures().items() if variable is not None}
-    return tuple(
+    variables = tuple(
         Resident(
             name=names.get(id(each), f"unused variable {at}"),
             variable=each,
@@ -48,11 +48,18 @@ def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
         )
         for at, each in enumerate(step.variables)
     )
+    return (*variables, _next_batch(step.batch_bytes)) if step.sends_next else variables
 
 
-def placed(
-    residents: Sequence[Resident], holdings: Holdings, strewn: random.Random | None = None
-) -> dict[str, Held]:
+def _next_batch(size_bytes: int) -> Resident:
+    """What comes to the card while a step runs, as if it were a variable."""
+    batch = StepVariable(
+        variable=None, shape=(size_bytes,), dtype="uint8", size_bytes=size_bytes, kind="input", layer=None
+    )
+    return Resident(name="the next batch", variable=batch)
+
+
+def placed(residents: Sequence[Resident], holdings: Holdings, strewn: random.Random | None = None) -> dict[str, Held]:
     """Make the variables; the chunk behind each by its name. With `strewn`, small pieces between them, as it falls."""
     share_of_pieces = min(_PIECES / max(len(residents), 1), 1 / 3)
     zeros: dict[tuple[tuple[int, ...], str], Held] = {}
