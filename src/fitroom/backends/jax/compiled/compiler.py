@@ -18,7 +18,7 @@ from fitroom.estimating.timeline import Timeline
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
 
-_FORMAT = "12"
+_FORMAT = "14"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 

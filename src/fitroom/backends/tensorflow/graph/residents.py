@@ -17,7 +17,7 @@ from fitroom.backends.tensorflow.graph.values import Held, Holdings
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 
 _PIECES = 20
-"""Strewn between variables, at most one to three of them."""
+"""Strewn between variables, no more than one for every three of them."""
 
 _PIECE_BITS = (8, 18)
 """From 256 bytes to 256 KiB each, the smaller the more often."""

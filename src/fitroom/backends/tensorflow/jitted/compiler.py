@@ -21,7 +21,7 @@ from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.targets import target_description
 from fitroom.estimating.timeline import Timeline
 
-_FORMAT = "6"
+_FORMAT = "8"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
