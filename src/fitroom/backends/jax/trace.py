@@ -23,8 +23,8 @@ and the step before is not waited for. Measured on an H200: one beside a slow st
 
 UNFORESEEN_SHARE = 0.02
 """Of the peak: what the card alone decides upon, such as workspaces of the kernels it chooses, and gaps between arrays,
-as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was further off. Without it one step of 29 ran
-out of memory, for 0.2 % of its peak."""
+as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was further off. Without it one step of 29
+ran out of memory, for 0.2 % of its peak."""
 
 _AHEAD_NOTE = (
     f"Up to {BATCHES_AHEAD} further batches are copied to the card while one is trained: "
