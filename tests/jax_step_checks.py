@@ -25,6 +25,7 @@ from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.state import read
 from fitroom.backends.jax.step import training_step
 from fitroom.backends.jax.stepper import JaxStepper
+from fitroom.backends.jax.trace import UNFORESEEN_SHARE
 from fitroom.backends.prepared import prepared
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import NoRoomError, StateLostError
@@ -634,7 +635,8 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
         assert min(held[n] for n in forward) >= weights_bytes
         assert held[forward[0]] < 1.1 * weights_bytes
         assert batch_bytes <= each.by_kind["input"] < 1.1 * batch_bytes
-        assert each.required_bytes - each.peak_bytes == 2 * batch_bytes
+        unforeseen_bytes = int(UNFORESEEN_SHARE * each.peak_bytes)
+        assert each.required_bytes - each.peak_bytes == 2 * batch_bytes + unforeseen_bytes
     activations = {micro_batch: max(each.timeline.usage_bytes_of("activations")) for micro_batch, each in found.items()}
     assert activations[16] < 0.5 * activations[48]
 

@@ -121,15 +121,28 @@ def test_parts_that_differ_in_size_break_memory_up_step_by_step():
     assert again == 120 * MIB
 
 
-def test_late_frees_come_after_what_they_free_and_none_is_lost():
-    events = [event for number in range(1000) for event in (number, ~number)]
-    requests = Requests(sizes_bytes=[MIB] * 1000, events=events)
-    late = requests.with_late_frees(seed=1)
-    assert sorted(late.events) == sorted(events)
-    assert list(late.events) != events
-    place = {event: at for at, event in enumerate(late.events)}
-    assert all(place[number] < place[~number] for number in range(1000))
-    assert list(requests.with_late_frees(seed=1).events) == list(late.events) != requests.with_late_frees(seed=2).events
+def test_what_is_collected_is_freed_later_in_other_processes_and_nothing_is_lost():
+    """Every tenth buffer waits for a collection, which comes after each hundred."""
+    events, garbage = [], []
+    for number in range(1000):
+        events.append(number)
+        if number % 10:
+            events.append(~number)
+        else:
+            garbage.append(number)
+        if number % 100 == 99:
+            events += [~each for each in garbage]
+            garbage.clear()
+    collected = frozenset(range(0, 1000, 10))
+    requests = Requests(sizes_bytes=[MIB] * 1000, events=events, collected=collected)
+    late = [list(requests.with_late_collections(seed).events) for seed in (1, 1, 2)]
+    assert late[0] == late[1] != late[2]
+    place = {event: at for at, event in enumerate(events)}
+    for each in late:
+        assert sorted(each) == sorted(events)
+        assert [event for event in each if ~event not in collected] == [e for e in events if ~e not in collected]
+        assert all(each.index(~number) >= place[~number] for number in collected)
+        assert each != events
 
 
 def test_a_limit_for_several_processes_is_that_of_the_one_that_needs_most():

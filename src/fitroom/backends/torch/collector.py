@@ -12,6 +12,8 @@ from typing import Any
 
 from torch.nn.modules.module import register_module_forward_hook
 
+from fitroom.backends.torch.step_log import StepLog
+
 CALLS_A_COLLECTION = 28
 """Calls of layers that make 700 objects: 20 to 31, counted in real training of five models."""
 
@@ -24,7 +26,9 @@ _YOUNG_AND_OLDER = (10, 10)
 class Collector:
     """Lets Python collect at the worst of times: the last collection is long ago where the last forward pass ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: StepLog) -> None:
+        """`log`: told when a collection begins and ends."""
+        self._log = log
         self._num_calls = 0
         self._calls_a_step = 0
         self._steps_done = -1
@@ -73,5 +77,6 @@ class Collector:
         gc.enable()
 
     def _collected(self, phase: str, info: Any) -> None:
+        self._log.is_collecting = phase == "start"
         if phase == "stop":
             gc.disable()

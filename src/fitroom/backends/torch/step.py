@@ -91,7 +91,7 @@ def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
             recorder.born(each.variable._value, each.kind, each.layer)
         observer = _RecordingObserver(recorder, owners)
         torch.nn.Module.train(model, step.training)
-        with platform.functions(), whereabouts.followed(model), recorder, Collector() as collector:
+        with platform.functions(), whereabouts.followed(model), recorder, Collector(recorder.log) as collector:
             batch = result = None
             while collector.steps_to_go(at_least=step.least_runs):
                 whereabouts.begin_step()

@@ -29,6 +29,12 @@ class StepLog:
     events: list[int] = field(default_factory=list)
     """A buffer's number where it is allocated, its complement where it is freed."""
 
+    is_collecting: bool = False
+    """Whether Python collects garbage just now."""
+
+    collected: set[int] = field(default_factory=set)
+    """The buffers that were freed by that."""
+
     @property
     def now(self) -> int:
         """The number of the moment under way."""
@@ -49,7 +55,10 @@ class StepLog:
         """Note that a buffer is gone."""
         self.buffers[number].last = self.now
         self.events.append(~number)
+        if self.is_collecting:
+            self.collected.add(number)
 
     def requests(self) -> Requests:
         """All of it, as an allocator hears it."""
-        return Requests(sizes_bytes=[buffer.size_bytes for buffer in self.buffers], events=self.events)
+        sizes_bytes = [buffer.size_bytes for buffer in self.buffers]
+        return Requests(sizes_bytes=sizes_bytes, events=self.events, collected=frozenset(self.collected))

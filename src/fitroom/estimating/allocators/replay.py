@@ -1,19 +1,15 @@
 """What a program asked of an allocator, in order, played back on a model of it."""
 
 import random
-from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fitroom.estimating.allocators.caching import Block, CachingAllocator, OutOfMemoryError
 
 _STEP_BYTES = 2 * 1024**2
 """The caching allocator takes memory from the card in multiples of this."""
-
-_LATE_SHARE = 0.02
-_LATEST_SHARE = 0.005
-"""How many are freed late in a process where Python collects at other times, and by how much of all at most."""
 
 _STEPS_A_WHOLE = 250
 _STEPS_ABOVE = 12
@@ -30,6 +26,9 @@ class Requests:
     events: Sequence[int]
     """A buffer's number where it is allocated, its complement (`~number`) where it is freed."""
 
+    collected: Set[int] = frozenset()
+    """Buffers that are freed when the language collects garbage, at a time that differs from process to process."""
+
     def going_on(self, last_step: int, times: int) -> "Requests":
         """The same with more steps at the end, like the last one, which begins with the event of that number.
 
@@ -43,7 +42,7 @@ class Requests:
             left[self.sizes_bytes[number]].append(number)
         found = [number for number in freed if number not in made]
         heirs = {number: left[size].pop() for number in sorted(found) if left[size := self.sizes_bytes[number]]}
-        sizes_bytes, events = list(self.sizes_bytes), list(self.events)
+        sizes_bytes, events, collected = list(self.sizes_bytes), list(self.events), set(self.collected)
         before = {number: number for number in made}
         for _ in range(times):
             now: dict[int, int] = {}
@@ -56,23 +55,30 @@ class Requests:
                     events.append(~now[~event])
                 elif ~event in heirs:
                     events.append(~before[heirs[~event]])
+            collected.update(now[number] for number in made & self.collected)
             before = now
-        return Requests(sizes_bytes=sizes_bytes, events=events)
+        return Requests(sizes_bytes=sizes_bytes, events=events, collected=collected)
 
-    def with_late_frees(self, seed: int) -> "Requests":
-        """The same in another process: now and then something is freed a little later."""
+    def with_late_collections(self, seed: int) -> "Requests":
+        """The same in another process: each collection comes later, by up to what lies between two on the average."""
         chance = random.Random(seed)
-        latest = max(int(_LATEST_SHARE * len(self.events)), 1)
+        freed_late = [event < 0 and ~event in self.collected for event in self.events]
+        num_collections = sum(late and not before for before, late in pairwise([False, *freed_late]))
+        between = len(self.events) // max(num_collections, 1)
         events: list[int] = []
-        late: list[tuple[int, int]] = []
-        for at, event in enumerate(self.events):
-            while late and late[0][0] <= at:
-                events.append(late.pop(0)[1])
-            if event < 0 and chance.random() < _LATE_SHARE:
-                insort(late, (at + chance.randint(1, latest), event))
-            else:
-                events.append(event)
-        return Requests(sizes_bytes=self.sizes_bytes, events=[*events, *(event for _, event in late)])
+        waiting: list[int] = []
+        until = 0
+        for at, (event, late) in enumerate(zip(self.events, freed_late, strict=True)):
+            if late:
+                if not waiting:
+                    until = at + chance.randint(0, between)
+                waiting.append(event)
+                continue
+            if waiting and at >= until:
+                events += waiting
+                waiting.clear()
+            events.append(event)
+        return replace(self, events=[*events, *waiting])
 
 
 @dataclass(frozen=True, kw_only=True)
