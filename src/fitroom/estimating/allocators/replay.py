@@ -15,6 +15,9 @@ _STEPS_A_WHOLE = 250
 _STEPS_ABOVE = 12
 """Limits are tried up to 4.8 % above the one found, by 0.4 %."""
 
+_STEPS_FOR_ALL = 100
+"""And by 1 % until they hold several processes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
@@ -125,7 +128,7 @@ def limit_for_all_bytes(processes: Iterable[Requests], limit_bytes: int) -> int:
     """A limit that holds these, too, which may be larger than the one given."""
     for requests in processes:
         while not _runs(requests, limit_bytes):
-            limit_bytes = _rounded_up(limit_bytes + limit_bytes // _STEPS_A_WHOLE)
+            limit_bytes = _rounded_up(limit_bytes + limit_bytes // _STEPS_FOR_ALL)
     return limit_bytes
 
 
