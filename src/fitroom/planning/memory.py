@@ -91,7 +91,7 @@ class Memory:
             slope = (other.required_bytes - one.required_bytes) / (other.counted_bytes - one.counted_bytes)
             if counted_bytes >= min(one.counted_bytes, other.counted_bytes):
                 return int(one.required_bytes + slope * (counted_bytes - one.counted_bytes))
-            fixed_bytes = one.required_bytes - slope * one.counted_bytes  # below both nothing comes to less than that
+            fixed_bytes = one.required_bytes - slope * one.counted_bytes  # for sizes below both
         else:
             # What is needed beside the peak does not grow with the samples, but for PyTorch's gaps between blocks.
             fixed_bytes = 0 if self._backend == "torch" else one.required_bytes - one.peak_bytes

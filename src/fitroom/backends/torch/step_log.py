@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fitroom.estimating.allocators.replay import Requests
+from fitroom.estimating.allocators.requests import Requests
 from fitroom.estimating.timeline import Kind, Moment, Phase
 
 

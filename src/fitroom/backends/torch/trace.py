@@ -12,7 +12,8 @@ from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
 from fitroom.backends.vendor import check_nvidia
 from fitroom.errors import BackendError
-from fitroom.estimating.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
+from fitroom.estimating.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
+from fitroom.estimating.allocators.requests import Requests
 from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import visible_bytes
 from fitroom.estimating.step import StepRequest, TracedStep
