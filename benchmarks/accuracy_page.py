@@ -82,11 +82,17 @@ Xception in 8 GiB failed all the same: kernels that are tried and ask for more m
 they were given, 0.7 to 1.5 GiB of it. That is counted since, for depthwise convolutions in float32, which have such
 kernels.
 
-In graph mode four steps ran out of memory: where a few bytes lie decides whether the allocator cuts a large chunk for a
-request or gives it away whole, and no two processes are alike in that. Another process of one of them had run under
-less, and VGG16 ran in mixed precision under a cap under which it had failed before. So `required_bytes` now holds
-replays whose variables lie a little elsewhere, with 6 % on top where it was 3 %. On JAX MobileNetV3Large lacked 0.2 %
-of its peak, and 2 % are added since. Neither has been tried on a card yet.
+In graph mode four steps ran out of memory at first: where a few bytes lie decides whether the allocator cuts a large
+chunk for a request or gives it away whole, and no two processes are alike in that. Another process of one of them had
+run under less, and VGG16 ran in mixed precision under a cap under which it had failed before. So `required_bytes` holds
+replays whose variables lie a little elsewhere, with 6 % on top where it was 3 %, and three of the four ran. The LSTM
+did not: fed by a `PyDataset`, which leaves the size of a batch open, each round of its loop keeps seven small tensors
+instead of three, and two chunks were given away whole where replays have one. What small chunks have too much of is
+counted twice since.
+
+On JAX MobileNetV3Large failed twice in mixed precision. Keras sends two batches to the card before the optimizer's
+variables are made, and the gaps that they leave are lost to a step that takes all its memory in one piece. One batch
+more is counted for it since. Neither this nor the LSTM's has been tried on a card yet.
 
 ## Beside other ways
 

@@ -15,9 +15,10 @@ from fitroom.backends.tensorflow.graph.estimate import step_program
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
 from fitroom.backends.tensorflow.graph.program import Operation, Output, program_of
-from fitroom.backends.tensorflow.graph.replay import Replayed, replay
-from fitroom.backends.tensorflow.graph.required import required_bytes
+from fitroom.backends.tensorflow.graph.replay import Replayed, Span, replay
+from fitroom.backends.tensorflow.graph.required import lost_bytes, required_bytes
 from fitroom.backends.tensorflow.graph.residents import residents_of
+from fitroom.backends.tensorflow.graph.values import Held
 from fitroom.backends.tensorflow.lent_values import lent_values
 from fitroom.backends.tensorflow.measured import lent_zeros, measured_peak_bytes
 from fitroom.backends.tensorflow.step import TensorFlowStep, training_step
@@ -135,12 +136,21 @@ def test_what_is_required_holds_processes_whose_variables_lie_a_little_different
         residents = residents_of(step)
         program = program_of(optimised_graph(step, None))
 
-    def peak_bytes(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> int:
-        return replay(program, residents, no_scratch, limit_bytes, num_steady=1, seed=seed, strewn=strewn).peak_bytes
+    def process(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> Replayed:
+        return replay(program, residents, no_scratch, limit_bytes, num_steady=1, seed=seed, strewn=strewn)
 
-    assert len({peak_bytes(seed) for seed in range(4)}) == 4
-    required = required_bytes(program, residents, no_scratch, peak_bytes(0, strewn=False), branch=True)
-    assert all(peak_bytes(seed, required) <= required for seed in range(5))
+    assert len({process(seed).peak_bytes for seed in range(4)}) == 4
+    required = required_bytes(program, residents, no_scratch, process(0, strewn=False), branch=True)
+    assert all(process(seed, required).peak_bytes <= required for seed in range(5))
+
+
+def test_what_small_chunks_waste_at_once_may_be_wasted_once_more():
+    def span(asked_bytes: int, size_bytes: int, first: int, last: int) -> Span:
+        return Span(held=Held(0, asked_bytes, size_bytes, None, False, first), first=first, last=last)
+
+    spans = (span(1000, 1900, 0, 3), span(1000, 1900, 4, 9), span(500, 600, 4, 4), span(2**21, 2**22, 0, 9))
+    assert lost_bytes(Replayed(spans=spans, moments=(), peak_bytes=0)) == 900 + 100
+    assert lost_bytes(Replayed(spans=(), moments=(), peak_bytes=0)) == 0
 
 
 def no_scratch(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:

@@ -49,7 +49,7 @@ def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
     branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)
     return GraphFound(
         timeline=_timeline(largest, program, step, {each.name: each.variable for each in residents}),
-        required_bytes=required_bytes(program, residents, scratch_plan, largest.peak_bytes, branch=branch),
+        required_bytes=required_bytes(program, residents, scratch_plan, largest, branch=branch),
         typical_error=TYPICAL_ERROR,
         notes=_notes(program),
     )

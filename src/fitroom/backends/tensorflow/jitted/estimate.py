@@ -14,7 +14,7 @@ from fitroom.estimating.result import Method
 from fitroom.estimating.step import StepRequest
 from fitroom.estimating.timeline import Buffer, Timeline
 
-NEAR_COMPILER_ERROR = 0.0041
+NEAR_COMPILER_ERROR = 0.0040
 """The median error of benchmarks/results/predicted.jsonl: a compiler near TensorFlow's own XLA."""
 
 OTHER_COMPILER_ERROR = 0.0208
