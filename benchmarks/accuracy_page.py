@@ -91,7 +91,7 @@ instead of three, and two chunks were given away whole where replays have one. W
 counted twice since.
 
 On JAX MobileNetV3Large failed twice in mixed precision. Keras sends two batches to the card before the optimizer's
-variables are made, and the gaps that they leave are lost to a step that takes all its memory in one piece. One batch
+slots are made, and the gaps that they leave are lost to a step that takes all its memory in one piece. One batch
 more is counted for it since. Neither this nor the LSTM's has been tried on a card yet.
 
 ## Beside other ways

@@ -643,6 +643,16 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
     assert activations[16] < 0.5 * activations[48]
 
 
+@pytest.mark.parametrize(("optimizer", "further"), [("adam", 3), ("sgd", 2)])
+def test_slots_of_an_optimizer_come_to_lie_behind_the_first_batches_and_leave_a_gap(optimizer, further, monkeypatch):
+    monkeypatch.setattr("fitroom.backends.jax.trace.compiler_version", lambda: None)
+    model = convolutions()
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    found = fitroom.estimate(model, 96, gpu="T4")
+    beside_bytes = found.required_bytes - found.peak_bytes - int(UNFORESEEN_SHARE * found.peak_bytes)
+    assert beside_bytes == further * 96 * (24 * 24 * 3 * 4 + 4)
+
+
 def test_a_model_that_cannot_be_cut_is_not_estimated_as_if_it_could():
     class OwnStep(keras.Model):
         def train_step(self, state, data):

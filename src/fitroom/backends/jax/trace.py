@@ -22,9 +22,9 @@ BATCHES_AHEAD = 2
 and the step before is not waited for. Measured on an H200: one beside a slow step, two beside a fast."""
 
 GAPS_OF_KERAS = 1
-"""Room for as many batches is lost to Keras's own `fit`: it sends the first two before it makes the optimizer's
-variables, which come to lie behind them, and small arrays settle in one of the places that the two leave. On an H200
-a step of MobileNetV3Large ran out of memory for it."""
+"""Room for as many batches is lost to Keras's own `fit`: it sends the first two before it makes the optimizer's slots,
+which come to lie behind them, and small arrays settle in one of the places that the two leave. On an H200 a step of
+MobileNetV3Large ran out of memory for it."""
 
 UNFORESEEN_SHARE = 0.02
 """Of the peak: what the card alone decides upon, such as workspaces of the kernels it chooses, and gaps between arrays,
@@ -60,9 +60,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     with prepared(model, request) as ready:
         step = training_step(ready, parts, request.recipe.remat) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=ready.jit)
+        further_bytes = _further_batches(ready.model, request) * step.batch_bytes
+    peak_bytes = found.timeline.peak_bytes
     return TracedStep(
         timeline=found.timeline,
-        required_bytes=_required_bytes(found.timeline.peak_bytes, step.batch_bytes, request),
+        required_bytes=peak_bytes + int(UNFORESEEN_SHARE * peak_bytes) + further_bytes,
         limit_bytes=limit_bytes,
         method=found.method,
         typical_error=found.typical_error,
@@ -73,10 +75,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     )
 
 
-def _required_bytes(peak_bytes: int, batch_bytes: int, request: StepRequest) -> int:
-    by_keras = request.training and not _parts(request) and request.recipe.remat is None
-    further = BATCHES_AHEAD + GAPS_OF_KERAS * by_keras
-    return peak_bytes + int(UNFORESEEN_SHARE * peak_bytes) + further * batch_bytes
+def _further_batches(model: Any, request: StepRequest) -> int:
+    """How many batches beside the one that is trained need room."""
+    may_be_keras = request.training and not _parts(request) and request.recipe.remat is None
+    leaves_gaps = may_be_keras and any(variable.shape for variable in model.optimizer.variables)
+    return BATCHES_AHEAD + GAPS_OF_KERAS * leaves_gaps
 
 
 def _parts(request: StepRequest) -> list[int]:
