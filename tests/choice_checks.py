@@ -108,7 +108,7 @@ def whole_mib(plain):
 
 
 def test_on_a_card_the_planner_chooses_the_precision_and_says_why(plain):
-    choice, said = chosen(8000)
+    choice, said = chosen(8000, batch_size=512)  # of a small batch the card hardly notices the precision
     assert (choice.precision.policy, choice.plan.recipe.precision) == ("mixed_bfloat16", "mixed_bfloat16")
     assert "precision: mixed_bfloat16 (about" in said
     assert "times as fast as float32 on L4" in said
@@ -156,10 +156,10 @@ def test_the_first_layers_are_frozen_only_where_that_is_allowed_and_needed():
     for given in (budget, budget, "1GiB"):  # then it goes on with what it has; and with more memory, but as it was
         frozen, said = prepared(**asked | {"budget": given}, run_dir="frozen")
         model = frozen.network.model
-        assert frozen.job["frozen_layers"] == 1
-        assert len(model.trainable_variables) == len(own.network.model.trainable_variables) - 2
+        assert frozen.job["frozen_layers"] == 2, "the first one alone has next to nothing"
+        assert len(model.trainable_variables) == len(own.network.model.trainable_variables) - 4
         assert recipes_of(frozen.choice.plan_for(model), model)
-    assert "the first 1 layers with weights are not trained" in said
+    assert "the first 2 layers with weights are not trained" in said
 
 
 def test_pictures_are_smaller_only_where_that_is_allowed_and_needed(whole_mib):

@@ -10,6 +10,7 @@ import pytest
 from keras import layers
 
 from fitroom.backends.contract import Device
+from fitroom.classify.evaluation import evaluate
 from fitroom.classify.loss import SmoothedCrossentropy, loss_of
 from fitroom.classify.network import build_network, picture_size
 from fitroom.classify.normalisation import normalisation_of
@@ -19,10 +20,12 @@ from fitroom.classify.prediction import Predictor
 from fitroom.classify.publish import publish
 from fitroom.classify.schedule import Schedule, usual_rate
 from fitroom.cli.completing import MODELS
+from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
 from fitroom.models.application import application_names
 from fitroom.models.source import ModelSource
 from picture_runs import TINY
+from sample_pictures import class_folders
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype("uint8")
 
@@ -222,6 +225,23 @@ def test_predicting_halves_what_does_not_fit_and_loses_no_picture():
     predictor._stepper.predict = without_room
     with pytest.raises(OutOfMemoryError):
         predictor.pictures(pictures)
+
+
+@pytest.mark.parametrize("activation", [None, "softmax"])
+def test_the_loss_of_an_evaluation_is_that_of_keras(activation):
+    """Of pictures up to 255 as they are: logits so far apart that probabilities are 0."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((32, 32, 3))
+    model = keras.Model(inputs, layers.Dense(3, activation)(layers.GlobalAveragePooling2D()(inputs)))
+    model.compile("sgd", loss_of(gives_probabilities=activation is not None, smoothing=0.0))
+    folder, labels = class_folders(Path("set"), {"red": 2, "green": 2, "blue": 2}), {"red": 0, "green": 1, "blue": 2}
+    files = [(file, labels[file.parent.name]) for file in sorted(folder.rglob("*.jpg"))]
+    pictures = np.stack([read_picture(file, 32, "crop") for file, _ in files])
+    predictor = Predictor(model, image_size=32, resize="crop", gives_probabilities=activation is not None)
+    loss = evaluate(predictor, "test", files, list(labels), folder)["metrics"]["loss"]
+    expected = model.evaluate(pictures, np.array([label for _, label in files]), verbose=0)
+    assert loss == pytest.approx(expected, rel=1e-4)
+    assert (loss > -np.log(1e-7)) == (activation is None)
 
 
 def test_the_names_that_the_shell_completes_are_those_of_keras():

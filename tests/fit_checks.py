@@ -288,6 +288,20 @@ def test_knobs_that_fit_cannot_turn_are_refused():
         fitroom.fit(dense_net(), *samples(), recipe=fitroom.Recipe(image_size=64))
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, recipe: fitroom.fit(model, *samples(), recipe=recipe),
+        lambda model, recipe: fitroom.Step(model, recipe=recipe),
+        lambda model, recipe: fitroom.estimate(model, 16, recipe=recipe),
+    ],
+)
+def test_a_recipe_is_a_recipe(use):
+    with pytest.raises(fitroom.InputError, match=r"must be a `fitroom\.Recipe`\. Received: 'blocks'") as raised:
+        use(dense_net(), "blocks")
+    assert "fitroom.Recipe(remat='blocks')" in raised.value.hint
+
+
 def test_a_model_that_is_not_compiled_is_refused():
     with pytest.raises(fitroom.ModelError, match="not compiled"):
         fitroom.fit(keras.Sequential([keras.Input((6,)), layers.Dense(1)]), *samples())

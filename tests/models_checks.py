@@ -128,6 +128,7 @@ def test_a_file_that_does_not_give_a_model_is_told_with_the_reason(tmp_path, tex
     with pytest.raises(ModelError, match=message) as raised:
         load("broken.py:make_model")
     assert raised.value.hint
+    assert "estimate" not in raised.value.hint  # other commands load models, too
 
 
 def test_a_module_that_fails_inside_is_told_from_one_that_is_not_there(tmp_path):

@@ -1,9 +1,13 @@
 """A plan by the real compiler: what it promises is what `estimate` says, and it loads again."""
 
+import keras
 import pytest
 
 import fitroom
+from fitroom.planning.largest_batch import LargestBatch
 from fitroom.planning.result import Plan
+from fitroom.planning.room import NO_LIMIT_BYTES, room_of
+from fitroom.recipe import Recipe
 from planning_checks import MIB, dense_net, residual_net
 
 
@@ -33,3 +37,14 @@ def test_leaner_optimizers_are_planned_where_they_are_allowed():
     plain = fitroom.estimate(model, 8, gpu="L4").required_bytes
     plan = fitroom.plan(model, 8, budget=int(0.85 * plain), gpu="L4", keep="micro-batch,remat", allow="optimizer")
     assert plan.recipe.optimizer in ("adafactor", "lion", "sgd")
+
+
+def test_the_largest_batch_fits_as_it_is_and_not_by_what_xla_would_recompute_under_a_limit():
+    x = inputs = keras.Input((32, 32, 3))
+    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(8, 3, padding="same", activation="relu")(x))
+    x = keras.layers.Conv2D(16, 3, padding="same", activation="relu")(keras.layers.MaxPooling2D()(x))
+    model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.GlobalAveragePooling2D()(x)))
+    room = room_of("64MiB", "T4", "jax")
+    search = LargestBatch(model, room, precision="float32", optimizer=None, loss=None, say=lambda _: None)
+    found = fitroom.estimate(model, search.plain(), recipe=Recipe(remat="none"), gpu="T4", limit=NO_LIMIT_BYTES)
+    assert 0.9 * room.usable_bytes < found.required_bytes <= room.usable_bytes

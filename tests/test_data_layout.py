@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import fitroom
-from fitroom.data import images
+from fitroom.data import Augment, images
 from sample_pictures import class_folders, drawn, encoded
 
 FLOWERS = {"daisy": 6, "rose": 5, "tulip": 4}
@@ -240,6 +240,18 @@ def test_files_that_a_csv_file_names_and_that_are_not_there_are_skipped(tmp_path
     [skipped] = pictures.skipped
     assert (skipped.file.name, skipped.reason) == ("nowhere.jpg", "no such file (line 2 of labels.csv)")
     assert "nowhere.jpg" in refused(tmp_path / "labels.csv", strict=True)
+
+
+def test_files_that_are_not_there_are_named_where_they_leave_one_class(tmp_path):
+    said = refused(table(tmp_path, "files/daisy/000.jpg,white\nnope.jpg,red\nnor this.jpg,red\n"))
+    assert "one class only: 'white'; 2 files cannot be used" in said
+    assert "nope.jpg (no such file (line 2 of labels.csv))" in said
+    assert "one label for each" in said
+
+
+def test_a_flip_is_drawn_or_not():
+    with pytest.raises(fitroom.InputError, match=r"must be True or False\. Received: 5"):
+        Augment(flip=5)
 
 
 @pytest.mark.parametrize(

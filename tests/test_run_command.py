@@ -76,6 +76,24 @@ def test_a_script_that_is_not_there_is_an_error():
     assert "no script 'nowhere.py'" in done.stderr
 
 
+def test_a_misspelt_option_before_the_script_is_wrong_usage():
+    done = run("-m", "fitroom", "run", "--rundir", "x", "train.py")
+    assert done.returncode == 2
+    assert "No such option" in done.stderr
+    assert "--run-dir" in done.stderr
+
+
+def test_a_script_that_is_no_python_is_shown_as_python_shows_it(tmp_path):
+    script = tmp_path / "wrong.py"
+    script.write_text("def broken(:\n    pass\n")
+    done = run("-m", "fitroom", "run", script)
+    assert done.returncode == 1
+    assert f'File "{script}", line 1' in done.stderr
+    assert "SyntaxError" in done.stderr
+    assert "runpy" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_scripts_own_arguments_errors_and_exit_codes_are_its_own(tmp_path):
     script = tmp_path / "own.py"
     script.write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(int(sys.argv[2]))\n")

@@ -106,6 +106,10 @@ def test_what_may_differ_is_said_and_not_refused(tmp_path):
     assert "versions, keras: '3.15.1' in the run, '3.16.0' now" in said
     assert "learning_rate: 0.001 in the run, 0.01 now" in said
     assert "recipe, micro_batch: None in the run, 4 now" in said
+    assert "its own learning rate" in said
+    with RunFolder.open(tmp_path, IDENTITY | now) as folder:
+        [again] = folder.notes
+    assert "learning_rate: 0.001 in the run, 0.01 now" in again
 
 
 def test_what_was_kept_is_known_before_it_is_compared(tmp_path):

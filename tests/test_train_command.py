@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fitroom.classify.options import TrainOptions
 from picture_runs import LEARNS, TRAIN, environment, fitroom, make_pictures, read, stopped
 from test_backend_contract import needs
 
@@ -220,6 +221,11 @@ def test_report_is_made_anew_and_its_path_printed(place):
         (["train", "pictures", "--gpu", "RTX 3600"], 1, "RTX 3060"),
         (["train", "pictures", "--epochs", "3", "--unfreeze-after", "3"], 1, "--unfreeze-after must come before"),
         (["train", "pictures", "--run-dir", "pictures"], 1, "must be a new or empty folder"),
+        (["train", "pictures", "--run-dir", "/proc/x/y"], 1, "The run folder /proc/x/y cannot be written"),
+        (["train", "pictures", "--optimizer", "adan"], 1, "did you mean 'adam'"),
+        (["trian", "pictures"], 2, "No such command 'trian'. Did you mean 'train'?"),
+        (["gpu"], 2, "Did you mean 'gpus'?"),
+        (["--debag"], 2, "No such option"),
         (["train", "--resume", "--run-dir", "pictures"], 1, "There is no run of `fitroom train` in pictures"),
         (["predict", "nowhere", "pictures"], 1, "There is no 'nowhere'"),
         (["predict", "pictures", "nowhere.jpg"], 1, "There is no file 'nowhere.jpg'"),
@@ -237,6 +243,39 @@ def test_what_cannot_work_is_said_before_anything_slow_begins(place, arguments, 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert said in done.stderr
     assert "hint:" in done.stderr or code == 2
+
+
+def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):
+    """Planted: a run that was begun with KERAS_BACKEND=torch and no --backend, and is finished later."""
+    needs("torch")
+    needs("jax")
+    run = place / "kept"
+    run.mkdir()
+    options = TrainOptions(folder="pictures", epochs=3, run_dir="kept").to_dict()
+    (run / "job.json").write_text(json.dumps({"format": 1, "backend": "torch", "options": options}))
+    command = ("train", "pictures", "--epochs", "3", "--run-dir", "kept")
+    for other in (fitroom(place, *command), fitroom(place, "train", "--resume", "--run-dir", "kept")):
+        assert other.returncode == 1
+        assert "it was begun with the torch backend; now it is the jax backend" in other.stderr
+        assert "`KERAS_BACKEND=torch fitroom train --resume --run-dir kept` goes on" in other.stderr
+    for name in ("results.json", "model.keras"):
+        (run / name).touch()
+    for same in (command, ("train", "--resume", "--run-dir", "kept"), (*command, "--backend", "pytorch")):
+        assert "nothing left to train" in fitroom(place, *same, backend="torch").stdout
+    longer = fitroom(place, *command, "--epochs", "5", backend="torch")
+    assert longer.returncode == 1
+    assert "which is finished: it was begun with --epochs 3; now it is --epochs 5" in longer.stderr
+    assert "is not extended: another --run-dir begins anew" in longer.stderr
+
+
+def test_ctrl_c_before_there_is_a_run_is_said_once(place):
+    needs("torch")
+    run = place / "early"
+    command = (*TRAIN, "--run-dir", str(run))
+    code, said = stopped(place, *command, when=(run / "job.json").exists, by=signal.SIGINT, backend="torch")
+    assert code == 130
+    assert said.count("interrupted") == 1
+    assert "could not be written" not in said
 
 
 def test_weights_that_cannot_be_downloaded_leave_two_ways_out(place):

@@ -115,6 +115,13 @@ def test_batch_statistics_are_spoken_of_once_and_only_when_a_batch_was_cut():
     for _ in range(3):
         steps.train(batch_of(16))
     assert [event["kind"] for event in steps.events.happened] == ["batch statistics"]
+    assert "micro-batches of 8 samples instead" in steps.events.happened[0]["message"]
+
+
+def test_batch_statistics_of_one_sample_are_spoken_of_in_the_singular():
+    steps = transaction(samples_that_fit=64, micro_batch=1, batch_statistics=True)
+    steps.train(batch_of(4))
+    assert "micro-batches of 1 sample instead" in steps.events.happened[0]["message"]
 
 
 def test_memory_that_comes_back_is_used_again_after_a_clean_stretch():

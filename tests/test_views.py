@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fitroom.cli import predict
 from fitroom.report.lines import JsonView, LineView
 from fitroom.report.live import LiveView
 from fitroom.report.progress import Progress
@@ -211,6 +212,11 @@ def test_lines_come_at_each_epoch_at_events_and_every_thirty_seconds():
         "run: runs/a\n"
         "report: runs/a/report.html\n"
     )
+
+
+def test_predictions_stand_in_columns_in_any_script(capsys):
+    predict._print([{"file": "a.jpg", "top": [["\u732b", 0.5]]}, {"file": "b.jpg", "top": [["rose", 1.0]]}])
+    assert capsys.readouterr().out == "a.jpg  \u732b     50.0 %\nb.jpg  rose  100.0 %\n"
 
 
 def test_json_is_one_object_a_line_of_a_known_kind():

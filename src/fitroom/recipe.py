@@ -110,3 +110,14 @@ class Recipe:
         """The knobs that were set."""
         knobs = {name: value for name, value in asdict(self).items() if value is not None}
         return knobs | ({"remat": self.remat.to_dict()} if isinstance(self.remat, Remat) else {})
+
+
+def recipe_of(value: Recipe | None) -> Recipe:
+    """What the argument `recipe` says: None is the plain step."""
+    if value is None:
+        return Recipe()
+    if not isinstance(value, Recipe):
+        raise InputError(
+            f"`recipe` must be a `fitroom.Recipe`. Received: {value!r}.", hint="as in fitroom.Recipe(remat='blocks')"
+        )
+    return value

@@ -48,13 +48,14 @@ def evaluate(
         )
     found, labels = [one for one, _ in pairs], np.array([label for _, label in pairs])
     probabilities = np.stack([one.probabilities for one in found])
+    logarithms = np.stack([one.logarithms for one in found])
     said = probabilities.argmax(axis=1)
     confusion: Any = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(confusion, (labels, said), 1)
     samples = _samples(labels, said, probabilities)
     return {
         "split": split,
-        "metrics": _metrics(labels, probabilities),
+        "metrics": _metrics(labels, probabilities, logarithms),
         "classes": list(classes),
         "confusion": confusion.tolist(),
         "per_class": {name: _figures(confusion, number) for number, name in enumerate(classes)},
@@ -68,12 +69,12 @@ def likeliest(probabilities: Any, classes: Sequence[str], count: int = TOP) -> l
     return [[classes[index], round(float(probabilities[index]), 6)] for index in order]
 
 
-def _metrics(labels: Any, probabilities: Any) -> dict[str, float]:
+def _metrics(labels: Any, probabilities: Any, logarithms: Any) -> dict[str, float]:
     import numpy as np
 
-    of_truth = probabilities[np.arange(len(labels)), labels]
-    better = (probabilities > of_truth[:, None]).sum(axis=1)
-    found = {"loss": float(-np.log(np.maximum(of_truth, 1e-7)).mean()), "accuracy": float((better == 0).mean())}
+    truth = np.arange(len(labels)), labels
+    better = (probabilities > probabilities[truth][:, None]).sum(axis=1)
+    found = {"loss": float(-logarithms[truth].mean()), "accuracy": float((better == 0).mean())}
     if probabilities.shape[1] > TOP:
         found[f"top_{TOP}_accuracy"] = float((better < TOP).mean())
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
 from fitroom.errors import InputError
-from fitroom.train.run.place import check_place
+from fitroom.train.run.place import RUN_FILE, check_place, check_writable
 from fitroom.watch.listener import Listener
 
 
@@ -40,15 +40,17 @@ class TrainJob:
             from fitroom.classify.evaluation import evaluate_and_publish
             from fitroom.classify.training import train
 
-            train(prepared, view)
+            best_epoch = train(prepared, view)
             results = evaluate_and_publish(prepared, view)
         finally:
             records.write_skipped(self.folder, prepared.pictures.skipped)  # files may go bad while they are trained on
             report = self._report(view)
         return {
             "state": "finished",
+            "resumed": kept is not None,
             "seconds": time.monotonic() - started,
             "epochs": records.epochs_done(self.folder),
+            "best_epoch": best_epoch,
             "split": results["split"],
             "metrics": results["metrics"],
             "peak_bytes": records.peak_bytes(self.folder),
@@ -68,10 +70,13 @@ class TrainJob:
         kept = records.read_job(self.folder)
         if kept is not None:
             records.check_same(self.folder, kept, self.options.to_dict())
+        check_writable(self.folder)
         return kept
 
     def _report(self, view: Listener) -> str | None:
         """`report.html`, also of a run that was stopped. That it cannot be written is no reason to lose the rest."""
+        if not (self.folder / RUN_FILE).exists():  # stopped before `fit` began it
+            return None
         from fitroom.report.run_page import write_report
 
         try:

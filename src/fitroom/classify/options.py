@@ -1,6 +1,11 @@
 """What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
 
+import importlib.util
+import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
@@ -72,6 +77,9 @@ class TrainOptions:
             raise UnknownNameError(
                 "precision", self.precision, (AUTO, *PRECISIONS), more=f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             )
+        optimizers = _optimizer_names()
+        if optimizers and self.optimizer.lower() not in optimizers:
+            raise UnknownNameError("optimizer", self.optimizer, optimizers, more="any of keras.optimizers")
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
             knobs = knobs_of(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
@@ -109,6 +117,21 @@ class TrainOptions:
         return asdict(self)
 
 
+@cache
+def _optimizer_names() -> tuple[str, ...]:
+    """Those in keras.optimizers, in lower case: read and not imported, which takes seconds and fixes the backend.
+
+    Empty where Keras is laid out in another way; then it is Keras that says what it does not know.
+    """
+    spec = importlib.util.find_spec("keras")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        with suppress(OSError):
+            text = Path(folder, "optimizers", "__init__.py").read_text()
+            names = re.findall(r" as ([A-Z]\w*)$", text, re.MULTILINE)
+            return tuple(name.lower() for name in names if name != "Optimizer")
+    return ()
+
+
 def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:
     """What makes two trainings different, as flags; None where one can go on with the other.
 
@@ -116,6 +139,8 @@ def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:
     'it was begun with --batch-size 64; now it is --batch-size 32'
     """
     names = [name for name in now if name not in MAY_CHANGE and kept.get(name, now[name]) != now[name]]
+    if "backend" in names and now["backend"] is None:  # a run stays on the one that it was begun on
+        names.remove("backend")
     if not names:
         return None
     before = ", ".join(flag(name, kept.get(name)) for name in names)
@@ -133,6 +158,8 @@ def flag(name: str, value: Any) -> str:
     typed = f"--{name.replace('_', '-')}"
     if value is None:
         return f"no {typed}"
+    if name == "backend":  # KERAS_BACKEND may have said it
+        return f"the {value} backend"
     if isinstance(value, bool):
         without = f"--no-{name.replace('_', '-')}" if name in ("augment", "jit") else f"no {typed}"
         return typed if value else without

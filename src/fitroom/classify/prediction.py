@@ -16,6 +16,9 @@ class Prediction:
 
     file: Path
     probabilities: Any = None
+    logarithms: Any = None
+    """Of the probabilities, as Keras's loss has them."""
+
     reason: str | None = None
 
 
@@ -40,6 +43,9 @@ class Predictor:
 
     def pictures(self, pictures: Any) -> Any:
         """Probabilities for an array of pictures."""
+        return self._probabilities(self._outputs(pictures))
+
+    def _outputs(self, pictures: Any) -> Any:
         import numpy as np
 
         size = self.batch_size
@@ -64,19 +70,33 @@ class Predictor:
             size = self.batch_size = -(-size // 2)
             self._stepper.forget()
             self._backend.release()
-        outputs = np.concatenate(done).astype("float64")
-        return outputs if self._gives_probabilities else _softmax(outputs)
+        return np.concatenate(done).astype("float64")
+
+    def _probabilities(self, outputs: Any) -> Any:
+        import numpy as np
+
+        return outputs if self._gives_probabilities else np.exp(_log_softmax(outputs))
+
+    def _logarithms(self, outputs: Any) -> Any:
+        """Of logits exact, however unlikely a class is; of probabilities not below those of Keras's epsilon."""
+        import keras
+        import numpy as np
+
+        if self._gives_probabilities:
+            return np.log(np.maximum(outputs, keras.config.epsilon()))
+        return _log_softmax(outputs)
 
     def _predicted(self, files: Sequence[Path], read: list[Any]) -> Iterator[Prediction]:
         import numpy as np
 
         good = [picture for picture in read if not isinstance(picture, str)]
-        found = iter(self.pictures(np.stack(good))) if good else iter(())
+        found = iter(self._outputs(np.stack(good))) if good else iter(())
         for file, picture in zip(files, read, strict=True):
             if isinstance(picture, str):
                 yield Prediction(file=file, reason=picture)
             else:
-                yield Prediction(file=file, probabilities=next(found))
+                one = next(found)
+                yield Prediction(file=file, probabilities=self._probabilities(one), logarithms=self._logarithms(one))
 
     def _read(self, file: Path) -> Any:
         """The picture, or why there is none."""
@@ -96,8 +116,8 @@ def _filled(pictures: Any, size: int) -> Any:
     return np.concatenate([pictures, np.repeat(pictures[-1:], missing, axis=0)]) if missing > 0 else pictures
 
 
-def _softmax(logits: Any) -> Any:
+def _log_softmax(logits: Any) -> Any:
     import numpy as np
 
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    below = logits - logits.max(axis=-1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))

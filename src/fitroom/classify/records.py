@@ -42,12 +42,29 @@ def is_finished(folder: Path) -> bool:
 
 def check_same(folder: Path, job: dict[str, Any], options: dict[str, Any]) -> None:
     """Refuse a folder that holds another training, and say how it differs."""
-    found = difference(job["options"], json.loads(json.dumps(options)))
+    found = other_than_kept(job, options)
+    if found and is_finished(folder):
+        raise InputError(
+            f"The run folder {folder} holds another training, which is finished: {found}.",
+            hint="a finished run of `fitroom train` is not extended: another --run-dir begins anew, "
+            f"with --model {folder / MODEL_FILE} from its weights",
+        )
     if found:
+        is_moved = options.get("backend") not in (None, job.get("backend"))
+        backend = f"KERAS_BACKEND={job['backend']} " if is_moved and "backend" in job else ""
         raise InputError(
             f"The run folder {folder} holds another training: {found}.",
-            hint=f"`fitroom train --resume --run-dir {folder}` goes on with it; another --run-dir begins anew",
+            hint=f"`{backend}fitroom train --resume --run-dir {folder}` goes on with it; another --run-dir begins anew",
         )
+
+
+def other_than_kept(job: dict[str, Any], options: dict[str, Any]) -> str | None:
+    """What makes options another training than the one that was begun; None where they go on with it.
+
+    The backend is the one that it was begun on, whether --backend, KERAS_BACKEND or nobody said which.
+    """
+    in_force = {"backend": job["backend"]} if "backend" in job else {}
+    return difference(job["options"] | in_force, json.loads(json.dumps(options)))
 
 
 def unfinished_runs(root: Path) -> list[Path]:

@@ -18,18 +18,20 @@ from fitroom.watch.recorder import TENSORBOARD, Recorder
 from fitroom.watch.tensorboard import TensorBoardLog
 
 
-def train(prepared: Prepared, view: Listener) -> None:
-    """Train to the end, from wherever the run is."""
+def train(prepared: Prepared, view: Listener) -> int | None:
+    """Train to the end, from wherever the run is. The epoch, from 0, whose weights stay; None: the last one's."""
+    best = BestEpoch(prepared.options.early_stopping)
     for phase in prepared.phases:
         if is_over(prepared.folder, phase):
             continue
         compile_for(phase, prepared.options, prepared.network, prepared.pictures)
         turn(prepared.folder, prepared.network, phase)
         set_seed(prepared.options.seed)
-        _fit(prepared, phase, view)
+        _fit(prepared, phase, best, view)
+    return best.epoch
 
 
-def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
+def _fit(prepared: Prepared, phase: Phase, best: BestEpoch, view: Listener) -> None:
     options, pictures, choice = prepared.options, prepared.pictures, prepared.choice
     plan = choice.plan_for(prepared.network.model)
 
@@ -44,7 +46,7 @@ def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
             epochs=phase.epochs,
             initial_epoch=phase.first_epoch,
             verbose=0,
-            callbacks=_callbacks(prepared, phase, view),
+            callbacks=_callbacks(prepared, phase, best, view),
             validation_data=pictures.validation,
             class_weight=pictures.class_weight() if options.class_weight else None,
             recipe=None if plan else choice.recipe,
@@ -54,7 +56,7 @@ def _fit(prepared: Prepared, phase: Phase, view: Listener) -> None:
         )
 
 
-def _callbacks(prepared: Prepared, phase: Phase, view: Listener) -> list[Any]:
+def _callbacks(prepared: Prepared, phase: Phase, best: BestEpoch, view: Listener) -> list[Any]:
     machine = prepared.machine
     recorder = Recorder(
         prepared.folder,
@@ -63,9 +65,8 @@ def _callbacks(prepared: Prepared, phase: Phase, view: Listener) -> list[Any]:
         limit_bytes=machine.budget.bytes if machine.budget else None,
         listeners=[view, *_tensorboard(prepared)],
     )
-    best = [BestEpoch(prepared.options.early_stopping)] if phase.is_last else []
     following = [_follow(recorder, prepared, phase)] if phase.after is not None else []
-    return [recorder, *best, *following]
+    return [recorder, *([best] if phase.is_last else []), *following]
 
 
 def _follow(recorder: Recorder, prepared: Prepared, phase: Phase) -> Any:

@@ -22,7 +22,8 @@ from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.estimating.result import Estimate
-from fitroom.models.source import ModelSource, load_model
+from fitroom.models.resizing import load_resizable
+from fitroom.models.source import ModelSource
 from fitroom.recipe import Recipe
 from fitroom.report.comparison import Cell, Refusal
 from fitroom.units import parse_bytes
@@ -57,7 +58,7 @@ class EstimateJob:
         if None not in recalled:
             return [found for found in recalled if found is not None]
         say(f"building {self.model}")
-        model = load_model(
+        loaded = load_resizable(
             ModelSource(
                 text=self.model,
                 image_size=self.recipe.image_size,
@@ -69,7 +70,7 @@ class EstimateJob:
         if self.recipe.optimizer:
             optimizer_class(self.recipe.optimizer)  # names that only Keras knows
         return [
-            found or self._estimate(model, backend, batch_size, key, say)
+            found or self._estimate(loaded.model, backend, batch_size, key, say)
             for batch_size, key, found in zip(self.batch_sizes, keys, recalled, strict=True)
         ]
 

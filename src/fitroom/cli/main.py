@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from fitroom import __version__
-from fitroom.errors import FitroomError
+from fitroom.errors import FitroomError, nearest_names
 
 COMMANDS = {
     "train": "A folder of pictures in, a trained classifier out.",
@@ -41,6 +41,15 @@ class _LazyGroup(click.Group):
         if _DEBUG not in command.params:
             command.params.append(_DEBUG)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Newer versions of click look for the nearest, too, but among commands that are imported.
+        nearest = [] if args[0] in COMMANDS or ctx.resilient_parsing else nearest_names(args[0], COMMANDS, count=1)
+        if nearest:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {nearest[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

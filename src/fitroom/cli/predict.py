@@ -63,14 +63,16 @@ def command(
 
 def _print(predictions: Sequence[dict[str, Any]]) -> None:
     """A line a picture, in columns."""
+    from rich.cells import cell_len
+
     rows = [
         [one["file"], *(cell for name, probability in one["top"] for cell in (name, f"{100 * probability:.1f} %"))]
         for one in predictions
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        padded = [
-            cell.rjust(width) if cell.endswith(" %") else cell.ljust(width)
-            for cell, width in zip(row, widths, strict=True)
-        ]
+        padded = []
+        for cell, width in zip(row, widths, strict=True):
+            space = " " * (width - cell_len(cell))  # a letter of Chinese or Japanese is two wide
+            padded.append(space + cell if cell.endswith(" %") else cell + space)
         click.echo("  ".join(padded).rstrip())

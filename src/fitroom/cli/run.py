@@ -15,7 +15,7 @@ _EPILOG = (
 )
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The most samples at once from the start.")
 @click.option("--run-dir", metavar="FOLDER", help="Keep checkpoints here; the same command goes on after a kill.")
 @click.argument("script", type=click.Path(path_type=Path))
@@ -53,4 +53,7 @@ def _print_as_python_would(error: Exception, script: Path) -> None:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
         frames = frames.tb_next
-    traceback.print_exception(error.with_traceback(frames or error.__traceback__))
+    is_unreadable = isinstance(error, SyntaxError) and error.filename == str(script)  # none of its lines was run
+    if frames is None and not is_unreadable:
+        frames = error.__traceback__
+    traceback.print_exception(error.with_traceback(frames))

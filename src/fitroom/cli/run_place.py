@@ -1,5 +1,6 @@
 """Which run folder `fitroom train` works in: a new one, the one that is named, or the latest unfinished one."""
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from typing import Any
 
 import click
 
+from fitroom.backends.choose import choose_backend
 from fitroom.classify import records
-from fitroom.classify.options import difference
 from fitroom.errors import InputError
 
 ROOT = Path("runs")
@@ -32,6 +33,8 @@ class ChosenRun:
 
 def choose_run(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> ChosenRun:
     """By all flags, those of them that were typed, and whether to go on with what there is."""
+    backend = {"backend": _asked_backend(flags["backend"])}
+    flags, given = flags | backend, given | backend
     if resume:
         return _resumed(given)
     if flags["folder"] is None:
@@ -88,6 +91,11 @@ def _resumed(given: dict[str, Any]) -> ChosenRun:
     return ChosenRun(options=options, is_finished=records.is_finished(folder), note=f"going on with {folder}")
 
 
+def _asked_backend(flag: str | None) -> str | None:
+    """By --backend or by KERAS_BACKEND, which are one wish; None where neither says anything."""
+    return choose_backend(flag) if flag or os.environ.get("KERAS_BACKEND") else None
+
+
 def _new_folder(pictures: str, model: str) -> Path:
     """runs/flowers-xception, or the first of runs/flowers-xception-2, -3 and so on that is free."""
     base = f"{_slug(Path(pictures).resolve().stem)}-{_slug(_short(model))}"
@@ -111,4 +119,4 @@ def _is_same(folder: Path, flags: dict[str, Any]) -> bool:
         job = records.read_job(folder)
     except InputError:  # another run's trouble
         return False
-    return job is not None and difference(job["options"], flags) is None
+    return job is not None and records.other_than_kept(job, flags) is None

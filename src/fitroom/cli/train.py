@@ -1,6 +1,7 @@
 """`fitroom train`: a folder of pictures in, a trained classifier out."""
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -162,10 +163,12 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
             view.said(run.note)
         try:
             summary = job.run(view)
-        except (RunInterrupted, KeyboardInterrupt):
+        except (RunInterrupted, KeyboardInterrupt) as stop:
             view.ended({"state": "interrupted", "run_dir": str(job.folder)})
             if records.read_job(run.folder) is not None:
                 click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
+            if isinstance(stop, KeyboardInterrupt):
+                sys.exit(128 + signal.SIGINT)  # the view has said it, and click would say it again
             raise
         except InputError as error:
             _speak_of_flags(error)

@@ -30,6 +30,8 @@ class Augment:
     """Brightness, contrast and saturation up to this much stronger or weaker."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.flip, bool):
+            raise InputError(f"`flip` of an Augment must be True or False. Received: {self.flip!r}.")
         for name, most in (("zoom", 0.9), ("shear", 60), ("rotation", 180), ("colour", 0.9)):
             value = getattr(self, name)
             if not 0 <= value <= most:

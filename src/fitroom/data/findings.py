@@ -42,8 +42,9 @@ def check_classes(place: Path, layout: Layout, pictures: Sequence[Picture], skip
     elif len(inner) > 1:
         hint = f"if its folders are the classes ({', '.join(inner[:_SHOWN])}), give {shown(place / found)}"
     else:
-        hint = "a classifier needs two classes at least: one folder for each"
-    raise InputError(f"{shown(place)} has pictures of one class only: {found!r}.", hint=hint)
+        hint = f"a classifier needs two classes at least: one {'label' if place.is_file() else 'folder'} for each"
+    unusable = f"; {listed(place, skipped)}" if skipped else ""  # the other classes may have been theirs
+    raise InputError(f"{shown(place)} has pictures of one class only: {found!r}{unusable}.", hint=hint)
 
 
 def warnings_of(

@@ -13,7 +13,7 @@ from fitroom.estimating.overhead import context_bytes
 from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.estimating.step import StepRequest
-from fitroom.recipe import Recipe
+from fitroom.recipe import Recipe, recipe_of
 from fitroom.remat.value import Remat
 from fitroom.units import parse_bytes
 
@@ -66,12 +66,7 @@ def estimate(
     started = time.perf_counter()
     batch_size = whole_number(batch_size)
     card, card_notes = choose_card(gpu)
-    recipe = Recipe() if recipe is None else recipe
-    if not isinstance(recipe, Recipe):
-        raise InputError(
-            f"`recipe` must be a `fitroom.Recipe`. Received: {recipe!r}.",
-            hint="as in fitroom.Recipe(precision='mixed_bfloat16')",
-        )
+    recipe = recipe_of(recipe)
     backend = current_backend()
     request = StepRequest(
         batch_size=batch_size,

@@ -147,5 +147,5 @@ def _failed(place: str, error: BaseException) -> ModelError:
     said = str(error).strip().splitlines()
     return ModelError(
         f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",
-        hint="`fitroom --debug estimate ...` shows the whole traceback",
+        hint="the same command with --debug shows the whole traceback",
     )

@@ -8,7 +8,7 @@ from fitroom.estimating.estimate import estimate
 from fitroom.planning.candidate import Candidate
 from fitroom.planning.covers import Covers
 from fitroom.planning.memory import Memory
-from fitroom.planning.room import Room
+from fitroom.planning.room import NO_LIMIT_BYTES, Room
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
 from fitroom.units import format_bytes
@@ -72,7 +72,7 @@ class LargestBatch:
             optimizer=self._optimizer,
             loss=self._loss,
             gpu=self._room.card,
-            limit=self._room.budget.bytes,
+            limit=NO_LIMIT_BYTES,
         )
         self._memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)
         return found.required_bytes <= self._room.usable_bytes

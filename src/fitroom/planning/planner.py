@@ -17,7 +17,7 @@ from fitroom.planning.knobs import FROZEN_PARTS, LEAN_OPTIMIZERS
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
-from fitroom.planning.room import Room
+from fitroom.planning.room import NO_LIMIT_BYTES, Room
 from fitroom.planning.search import EstimateOf, Search
 from fitroom.planning.speed import Speed
 from fitroom.planning.subject import Subject
@@ -34,10 +34,6 @@ _SMALLEST_PART = 0.5
 """Of the size of the pictures, where it may be changed."""
 
 _PIXELS_STEP = 32
-
-_NO_LIMIT_BYTES = 2**44
-"""Under a limit XLA recomputes by itself to come below it: slower than it seems, and not always below it on the card.
-What comes below it as it is stays as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +226,7 @@ class Planner:
             optimizer=None if candidate.variant.optimizer else self._question.optimizer,
             loss=self._question.loss,
             gpu=self._room.card,
-            limit=_NO_LIMIT_BYTES,
+            limit=NO_LIMIT_BYTES,
         )
         return replace(found, limit_bytes=self._room.budget.bytes)
 

@@ -103,7 +103,8 @@ class JsonView:
         epoch     "epoch" from 0, "metrics": those of the epoch, validation's with "val_"
         event     "kind", "message", "epoch" and "batch" from 0 where it happened in one, and facts of its kind
         said      "text": a line for people
-        ended     "state" and what else is known: "seconds", "epochs", "metrics", "peak_bytes", "run_dir", "report"
+        ended     "state" and what else is known: "resumed", "seconds" (since it went on), "epochs", "best_epoch" (from
+                  0), "split", "metrics", "peak_bytes", "run_dir", "report"
 
     What is no finite number is null. Without a file of its own it takes a second handle of stdout, so that stdout
     itself can be turned to stderr, away from what frameworks and the user's code print.

@@ -77,7 +77,7 @@ def _themed(style: str) -> str:
 def _phases(estimate: Estimate) -> str:
     return "\n".join(
         f'<tr><th scope="row">{phase}</th><td>{format_bytes(size)}</td></tr>'
-        for phase, size in estimate.by_phase.items()
+        for phase, size in words.phases(estimate).items()
     )
 
 

@@ -111,20 +111,34 @@ def memory_bytes(reading: dict[str, Any]) -> int | None:
 def summary_lines(summary: dict[str, Any]) -> list[str]:
     """How it ended.
 
-    >>> summary_lines({"state": "finished", "epochs": 10, "seconds": 575, "metrics": {"val_accuracy": 0.91},
-    ...                "report": "runs/a/report.html"})
-    ['finished: 10 epochs in 10 min, val_accuracy 0.9100', 'report: runs/a/report.html']
+    >>> summary_lines({"state": "finished", "epochs": 10, "seconds": 575, "split": "test", "best_epoch": 6,
+    ...                "metrics": {"accuracy": 0.91}})
+    ['finished: 10 epochs in 10 min; on the test pictures: accuracy 0.9100 (epoch 7, the best in validation)']
+    >>> summary_lines({"state": "finished", "epochs": 10, "seconds": 14, "resumed": True, "report": "report.html"})
+    ['finished: 10 epochs, 14 s since it went on', 'report: report.html']
     """
     parts = []
     if summary.get("epochs") is not None:
         parts.append(f"{summary['epochs']} epoch{'' if summary['epochs'] == 1 else 's'}")
     if summary.get("seconds") is not None:
-        parts = [" ".join([*parts, "in", time_text(summary["seconds"])])]
-    parts += [f"{name} {figure(value)}" for name, value in (summary.get("metrics") or {}).items()]
+        took = time_text(summary["seconds"])
+        # Of the epochs before a run went on the time is not known here.
+        parts = [*parts, f"{took} since it went on"] if summary.get("resumed") else [" ".join([*parts, "in", took])]
     if summary.get("peak_bytes") is not None:
         parts.append(f"at most {format_bytes(summary['peak_bytes'])} in use")
-    first = f"{summary.get('state') or 'ended'}: {', '.join(parts)}" if parts else str(summary.get("state") or "ended")
+    said = "; ".join(filter(None, (", ".join(parts), _results(summary))))
+    state = str(summary.get("state") or "ended")
     return [
-        first,
+        f"{state}: {said}" if said else state,
         *(f"{name}: {summary[key]}" for name, key in (("run", "run_dir"), ("report", "report")) if summary.get(key)),
     ]
+
+
+def _results(summary: dict[str, Any]) -> str:
+    """The metrics, and of which pictures and weights they are."""
+    said = ", ".join(f"{name} {figure(value)}" for name, value in (summary.get("metrics") or {}).items())
+    if said and summary.get("split"):
+        said = f"on the {summary['split']} pictures: {said}"
+    if said and summary.get("best_epoch") is not None:
+        said += f" (epoch {summary['best_epoch'] + 1}, the best in validation)"
+    return said

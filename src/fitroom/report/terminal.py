@@ -91,7 +91,7 @@ def _split(rows: list[tuple[str, int]], sheet: Sheet, shown: int | None = None) 
 
 
 def _phases(estimate: Estimate, sheet: Sheet) -> RenderableType:
-    peaks = estimate.by_phase
+    peaks = words.phases(estimate)
     if all(size is None for size in peaks.values()):
         return sheet.indented(Text("unknown: the compiler does not tell which operation is in which phase"))
     return sheet.bars(list(peaks.items()), whole_bytes=estimate.timeline.peak_bytes)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fitroom.estimating.result import Estimate
+from fitroom.estimating.timeline import Phase
 from fitroom.units import format_bytes
 
 _BACKEND_NAMES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -50,6 +51,11 @@ def verdict(estimate: Estimate) -> str:
         return f"fits: {required} of {limit}"
     excess = format_bytes(estimate.required_bytes - estimate.limit_bytes)
     return f"does NOT fit: needs {required}, {excess} more than the limit of {limit}"
+
+
+def phases(estimate: Estimate) -> dict[Phase, int | None]:
+    """The peak of each phase that there is: predict only goes forward."""
+    return {phase: size for phase, size in estimate.by_phase.items() if estimate.training or size is not None}
 
 
 def sizes(estimate: Estimate) -> tuple[Size, Size, Size]:

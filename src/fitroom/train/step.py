@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fitroom.recipe import Recipe
+from fitroom.recipe import Recipe, recipe_of
 
 if TYPE_CHECKING:
     from fitroom.planning.result import Plan
@@ -31,7 +31,7 @@ class Step:
         check_one_of(recipe=recipe, plan=plan)
         self.model = model
         self._plan = None if plan is None else opened(plan)
-        recipes = recipes_of(self._plan, model) if self._plan else (recipe or Recipe(),)
+        recipes = recipes_of(self._plan, model) if self._plan else (recipe_of(recipe),)
         self._precision = Precision(model, recipes[0].precision)
         self._transaction = new_transaction(model, recipes, whole=self._plan.batch_size if self._plan else None)
 

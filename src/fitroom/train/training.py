@@ -12,7 +12,7 @@ from fitroom.backends.keras_state import has_batch_statistics
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
+from fitroom.recipe import Recipe, recipe_of
 from fitroom.remat.value import Remat
 from fitroom.train.events import Events
 from fitroom.train.leftovers import free_last_error
@@ -87,7 +87,7 @@ class Training:
 
         check_model(self.model)
         check_one_of(recipe=self.recipe, plan=self.plan, budget=self.budget)
-        _check_recipe(self.recipe or Recipe())
+        _check_recipe(recipe_of(self.recipe))
         events = Events()
         with ExitStack() as stack:
             run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
@@ -180,7 +180,7 @@ class Training:
             recipes = recipes_of(plan, self.model)
             check_batches(plan, first, plan.batch_size if plan.batch_size == source.batch_size else first.size)
             return recipes
-        recipe = self.recipe or Recipe()
+        recipe = recipe_of(self.recipe)
         if recipe.precision is not None:
             _build(self.model, source)
         return (_with_segments(self.model, recipe, first.size),)

@@ -19,7 +19,7 @@ _Step = Callable[[int], dict[str, Any]]
 """One batch with at most so many samples at once."""
 
 BATCH_STATISTICS = (
-    "BatchNormalization sees micro-batches of {size} samples instead of the whole batch; its moving statistics move "
+    "BatchNormalization sees micro-batches of {samples} instead of the whole batch; its moving statistics move "
     "as far as with the whole batch."
 )
 
@@ -67,7 +67,8 @@ class Transaction:
         logs = self._done(step, batch, self.training, "training")
         size = self.training.samples_at_once(batch.size)
         if size < batch.size and self.batch_statistics():
-            said = BATCH_STATISTICS.format(size=cut_sizes(batch.size, size)[0])
+            largest = cut_sizes(batch.size, size)[0]
+            said = BATCH_STATISTICS.format(samples=f"{largest} sample{'s' if largest > 1 else ''}")
             self.events.tell_once("batch statistics", said, micro_batch=size)
         self.training.succeeded(batch.size)
         return logs

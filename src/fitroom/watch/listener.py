@@ -25,4 +25,5 @@ class Listener(Protocol):
         """A line for people: what is under way before training begins and after it."""
 
     def ended(self, summary: dict[str, Any]) -> None:
-        """It is over. What is known of "state", "seconds", "epochs", "metrics", "peak_bytes", "run_dir", "report"."""
+        """It is over. What is known of "state", "resumed", "seconds" (since it went on), "epochs", "best_epoch"
+        (from 0), "split", "metrics", "peak_bytes", "run_dir", "report"."""

@@ -32,7 +32,7 @@ as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was f
 ran out of memory, for 0.2 % of its peak."""
 
 _AHEAD_NOTE = (
-    f"Up to {BATCHES_AHEAD} further batches are copied to the card while one is trained: "
+    f"Up to {BATCHES_AHEAD} further batches are copied to the card while one is computed: "
     "they are counted in what is needed, not in the peak of the step."
 )
 

@@ -15,7 +15,7 @@ from fitroom.errors import BackendError
 from fitroom.estimating.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
 from fitroom.estimating.allocators.requests import Requests
 from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import visible_bytes
+from fitroom.estimating.overhead import context_bytes
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.estimating.timeline import Buffer, Timeline
 from fitroom.train.batch import cut_sizes
@@ -40,7 +40,7 @@ SEGMENT_BYTES = 2 * 1024**2
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, followed on fake tensors through a model of the caching allocator."""
-    limit_bytes = request.limit_bytes or visible_bytes(request.card.memory_bytes)
+    limit_bytes = request.limit_bytes or request.card.memory_bytes - context_bytes(request.card, "torch")
     if request.measure:
         check_card(request.card)
     check_nvidia(request.card, "PyTorch")

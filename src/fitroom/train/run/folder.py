@@ -26,6 +26,13 @@ from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, no
 _MAY_CHANGE = ("epochs", "recipe", "budget", "versions", "learning_rate")
 """What may be another when a run goes on. All else that says what the run is must be the same."""
 
+_TOLD_OF = {
+    "recipe": "The run goes on with another recipe, that of now",
+    "versions": "The run goes on with other versions, those of now",
+    "learning_rate": "The run goes on with its own learning rate, that of its optimizer",
+}
+"""What a user is told of where it changed, and which of the two applies."""
+
 PLAN_FILE = "plan.json"
 
 State = Literal["running", "interrupted", "finished"]
@@ -101,6 +108,8 @@ class RunFolder:
         if before is not None:
             self._check_same(before, identity)
             kept["begun"] = before.get("begun", kept["begun"])
+            if "learning_rate" in before:  # checkpoints bring it back, whatever the model was compiled with
+                identity["learning_rate"] = before["learning_rate"]
             if before["state"] == "finished" and identity["epochs"] <= before["epochs"]:
                 self.progress = "finished"
                 return
@@ -170,9 +179,9 @@ class RunFolder:
                 f"The run folder {self.path} holds another run. {difference}.",
                 hint="give another `run_dir`, or train what the run began with",
             )
-        for name in ("recipe", "versions", "learning_rate"):
+        for name, told in _TOLD_OF.items():
             if found := first_difference(before.get(name), identity.get(name), name):
-                self.notes.append(f"The run goes on with a difference. {found}.")
+                self.notes.append(f"{told}. {found}.")
 
     def _write_run(self) -> None:
         assert self.kept is not None

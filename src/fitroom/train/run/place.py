@@ -1,7 +1,9 @@
 """Whether a path can be a run folder, and what is written there about its run."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from fitroom.errors import InputError
@@ -28,6 +30,25 @@ def check_place(folder: Path) -> None:
             f"`run_dir` must be a new or empty folder, or one that holds a run. Received: {folder}, with {shown}.",
             hint=f"give a folder within it: {folder / 'run'}",
         )
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a place that cannot be written before the work that would go there. It is left as it was.
+
+    Only trying tells: of /proc, or of a disk that is mounted to be read, the permissions say nothing.
+    """
+    made: list[Path] = []
+    try:
+        made += [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise not_writable(folder, error) from error
+    finally:
+        for path in made:
+            with suppress(OSError):  # never made, or already another's
+                path.rmdir()
 
 
 def read_run(path: Path) -> dict[str, Any] | None:
