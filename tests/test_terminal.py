@@ -210,11 +210,14 @@ def test_a_phase_without_operations_is_unknown_and_not_zero():
         buffers=(Buffer(size_bytes=3 * MIB, kind="weights", layer="dense", first=0, last=1),),
         moments=(Moment(name="a", layer="dense", phase="forward"), Moment(name="b", layer=None, phase=None)),
     )
-    text = shown(estimate_text(replace(estimate_of(timeline), training=False)), width=60)
+    text = shown(estimate_text(estimate_of(timeline)), width=60)
     assert (
         "  forward   3.0 MiB  100.0 %  ██████████████████████████████\n  backward  unknown\n  update    unknown\n"
         in text
     )
+    text = shown(estimate_text(replace(estimate_of(timeline), training=False)), width=60)
+    assert "forward  3.0 MiB" in text
+    assert "unknown" not in text, "predict only goes forward"
     assert "TinyNet, predict, batch 8" in text
     assert "during a step of predict" in text
 
