@@ -222,7 +222,6 @@ def test_report_is_made_anew_and_its_path_printed(place):
         (["train", "pictures", "--epochs", "3", "--unfreeze-after", "3"], 1, "--unfreeze-after must come before"),
         (["train", "pictures", "--run-dir", "pictures"], 1, "must be a new or empty folder"),
         (["train", "pictures", "--run-dir", "/proc/x/y"], 1, "The run folder /proc/x/y cannot be written"),
-        (["train", "pictures", "--optimizer", "adan"], 1, "did you mean 'adam'"),
         (["trian", "pictures"], 2, "No such command 'trian'. Did you mean 'train'?"),
         (["gpu"], 2, "Did you mean 'gpus'?"),
         (["--debag"], 2, "No such option"),
@@ -243,6 +242,15 @@ def test_what_cannot_work_is_said_before_anything_slow_begins(place, arguments, 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert said in done.stderr
     assert "hint:" in done.stderr or code == 2
+
+
+def test_an_optimizer_that_keras_does_not_know_is_refused_before_the_pictures_are_looked_at(place):
+    needs("jax")
+    done = fitroom(place, "train", "pictures", "--optimizer", "adan", "--run-dir", "misspelt")
+    assert done.returncode == 1
+    assert "did you mean 'adam'" in done.stderr
+    assert "classes" not in done.stdout + done.stderr
+    assert not (place / "misspelt").exists()
 
 
 def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):

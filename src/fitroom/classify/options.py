@@ -1,11 +1,6 @@
 """What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
 
-import importlib.util
-import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
@@ -77,9 +72,6 @@ class TrainOptions:
             raise UnknownNameError(
                 "precision", self.precision, (AUTO, *PRECISIONS), more=f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             )
-        optimizers = _optimizer_names()
-        if optimizers and self.optimizer.lower() not in optimizers:
-            raise UnknownNameError("optimizer", self.optimizer, optimizers, more="any of keras.optimizers")
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
             knobs = knobs_of(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
@@ -115,21 +107,6 @@ class TrainOptions:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return asdict(self)
-
-
-@cache
-def _optimizer_names() -> tuple[str, ...]:
-    """Those in keras.optimizers, in lower case: read and not imported, which takes seconds and fixes the backend.
-
-    Empty where Keras is laid out in another way; then it is Keras that says what it does not know.
-    """
-    spec = importlib.util.find_spec("keras")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        with suppress(OSError):
-            text = Path(folder, "optimizers", "__init__.py").read_text()
-            names = re.findall(r" as ([A-Z]\w*)$", text, re.MULTILINE)
-            return tuple(name.lower() for name in names if name != "Optimizer")
-    return ()
 
 
 def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fitroom.backends.keras_optimizers import optimizer_class
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, is_asked_again
 from fitroom.classify.choosing import Chooser
@@ -46,6 +47,7 @@ class Prepared:
 def prepare(options: TrainOptions, command: Sequence[str], kept: dict[str, Any] | None, view: Listener) -> Prepared:
     """Settle everything, or take it from what was kept of a run that goes on, and write `job.json`."""
     machine = _machine(options, kept, view)
+    optimizer_class(options.optimizer)  # names that only Keras knows; before the pictures are looked at
     source = _source(options, kept)
     own_size = source.image_size or 0
     pictures = load_pictures(options, own_size, view.said)
