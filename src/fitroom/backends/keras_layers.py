@@ -78,3 +78,8 @@ def cudnn_loops_note(model: Any) -> tuple[str, ...]:
         f"On the card {', '.join(paths)} may run as one cuDNN kernel, which cannot be traced without one: this is for "
         "Keras's own loop, as with `use_cudnn=False`.",
     )
+
+
+def can_be_jitted(model: Any) -> bool:
+    """Whether XLA can compile a step of it, as far as its layers say."""
+    return all(layer.supports_jit for layer in model._flatten_layers())

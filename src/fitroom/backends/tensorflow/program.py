@@ -5,8 +5,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.captured import let_go_with
+
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 """What can be done with a variable without changing it."""
+
+
+_SIZES_APART = 3
+"""Batches of so many sizes have a graph each; further ones share one that leaves the size open. Keras weighs the losses
+of single outputs by the size that a graph knows, and takes it for 1 where it is open."""
 
 
 class Program:
@@ -17,9 +24,10 @@ class Program:
     ) -> None:
         """`all_variables` are the Keras variables to go by where there is no graph to look into."""
         self.is_jitted = jit and not eager
-        self._run = function
+        self._run: Any = function
         if not eager:
-            self._run = tf.function(function, autograph=False, reduce_retracing=True, jit_compile=jit)
+            self._run = tf.function(function, autograph=False, jit_compile=jit)
+            self._run_any = tf.function(function, autograph=False, reduce_retracing=True, jit_compile=jit)
         self._all_variables, self._eager = all_variables, eager
         self._known: dict[tuple[Any, ...], Any] = {}
         self._changed: list[Any] | None = None
@@ -34,7 +42,7 @@ class Program:
         # 5 ms where there are hundreds of them, before the card hears of anything.
         key = (_form(arguments), *((each._shape_tuple(), each._datatype_enum()) for each in tensors))
         if key not in self._known:
-            self._known[key] = self._run.get_concrete_function(*arguments)  # type: ignore[attr-defined]
+            self._known[key] = self._traced(arguments)
         known = self._known[key]
         return known._call_flat(tensors, known.captured_inputs)
 
@@ -51,10 +59,16 @@ class Program:
         """The values of those variables, in memory that they share with them until they are changed."""
         return self._read()
 
+    def _traced(self, arguments: tuple[Any, ...]) -> Any:
+        run = self._run if len(self._known) < _SIZES_APART else self._run_any
+        concrete = run.get_concrete_function(*arguments)
+        let_go_with(self, concrete.graph)
+        return concrete
+
     def _found(self, arguments: tuple[Any, ...]) -> list[Any]:
         if self._eager:
             return list({id(each.value): each.value for each in self._all_variables()}.values())
-        graph = self._run.get_concrete_function(*arguments).graph  # type: ignore[attr-defined]
+        graph = self._traced(arguments).graph
         by_handle = {id(variable.handle): variable for variable in graph.variables}
         return [
             by_handle[id(outer)]

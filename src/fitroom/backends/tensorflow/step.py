@@ -10,6 +10,7 @@ import tensorflow as tf
 from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
+from fitroom.backends.tensorflow.captured import let_go_with
 from fitroom.backends.tensorflow.remat import recomputed
 from fitroom.errors import InputError, ModelError
 from fitroom.estimating.timeline import Kind
@@ -125,6 +126,7 @@ def traced_step(
 ) -> TensorFlowStep:
     """A function of `data`, with the variables that the model has by then."""
     concrete = tf.function(function, autograph=False).get_concrete_function(data)
+    let_go_with(concrete, concrete.graph)
     owners = owners_of_variables(model)
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:

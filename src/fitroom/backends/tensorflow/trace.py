@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.keras_layers import cudnn_loops_note
+from fitroom.backends.keras_layers import can_be_jitted, cudnn_loops_note
 from fitroom.backends.prepared import PreparedModel, prepared
 from fitroom.backends.tensorflow.cut_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
 from fitroom.backends.tensorflow.cut_step import CutStep, cut_step, whole_step
@@ -96,7 +96,7 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
         return request.recipe.jit
     is_eager = model.compiled and model.run_eagerly
     wanted = model.jit_compile if model.compiled and _has_card() else _AUTO
-    return bool(wanted) and not is_eager and all(layer.supports_jit for layer in model._flatten_layers())
+    return bool(wanted) and not is_eager and can_be_jitted(model)
 
 
 def _jit_note(request: StepRequest) -> tuple[str, ...]:

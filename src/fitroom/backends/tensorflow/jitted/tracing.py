@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.captured import let_go_with
 from fitroom.backends.tensorflow.remat import is_recomputed
 from fitroom.backends.tensorflow.step import TensorFlowStep
 
@@ -17,4 +18,6 @@ def as_jitted(step: TensorFlowStep) -> TensorFlowStep:
     if not any(each.type in _TRACED_DIFFERENTLY or is_recomputed(each.name) for each in operations):
         return step
     jitted = tf.function(step.function, autograph=False, jit_compile=True)
-    return replace(step, concrete=jitted.get_concrete_function(step.specs))
+    concrete = jitted.get_concrete_function(step.specs)
+    let_go_with(concrete, concrete.graph)
+    return replace(step, concrete=concrete)
