@@ -39,8 +39,8 @@ class FitroomError(Exception):
         self.hint = hint
 
 
-class InputError(FitroomError):
-    """What was given cannot work."""
+class InputError(FitroomError, ValueError):
+    """What was given cannot work. Where Keras would raise a ValueError, whoever catches that catches this."""
 
 
 class UnknownNameError(InputError):

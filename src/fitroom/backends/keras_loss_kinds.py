@@ -28,11 +28,15 @@ def may_mask(model: Any) -> bool:
     return False
 
 
+def is_kerass(thing: Any) -> bool:
+    """Whether Keras brought a class, a function or an object."""
+    return str(getattr(thing, "__module__", "")).startswith("keras.")
+
+
 def kind_of(loss: Any, *, may_mask: bool) -> Kind | None:
     """What is known of a loss without trying it."""
     function = getattr(loss, "fn", None)
-    are_kerass = all(getattr(each, "__module__", "").startswith("keras.") for each in (type(loss), function))
-    if not are_kerass or getattr(function, "__name__", "") not in _SEPARABLE:
+    if not (is_kerass(type(loss)) and is_kerass(function)) or getattr(function, "__name__", "") not in _SEPARABLE:
         return None
     if getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1:  # along the samples, it may be
         return None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fitroom.backends.keras_loss_kinds import Kind, divisor_of, kind_of, may_mask
+from fitroom.backends.keras_loss_kinds import Kind, divisor_of, is_kerass, kind_of, may_mask
 from fitroom.backends.keras_served_losses import losses_served_by
 from fitroom.backends.keras_tried_losses import TRIED_SAMPLES, TriedLosses, weight_of
 from fitroom.errors import ModelError
@@ -35,10 +35,12 @@ class Objective:
     def why_whole(self) -> str | None:
         """Why a batch of this model cannot be cut, or None where it can as far as one sees without data."""
         for name in ("train_step", "compute_loss"):
-            if not getattr(type(self.model), name).__module__.startswith("keras."):
+            if not is_kerass(getattr(type(self.model), name)):
                 return f"the model brings its own `{name}`"
         if any(getattr(variable, "overwrite_with_gradient", False) for variable in self.model.trainable_variables):
             return "weights are overwritten with their gradients, as in float8"
+        if any(getattr(layer, "stateful", False) for layer in self.model._flatten_layers()):
+            return "a layer keeps its state from batch to batch"
         if self.model._compile_loss is None or not self.model._compile_loss.built:
             return None
         for loss in self._losses():
@@ -46,9 +48,18 @@ class Objective:
                 return f"the loss {loss.name!r} has no reduction"
         return None
 
+    @property
+    def untried_losses(self) -> list[str]:
+        """Losses that Keras did not bring, which are tried on data before a batch is cut."""
+        import keras
+
+        losses = keras.tree.flatten(getattr(self.model, "loss", None))
+        brought = [loss for loss in losses if callable(loss) and not is_kerass(loss)]
+        return [str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)) for loss in brought]
+
     def check_can_cut(self, step: Literal["train_step", "test_step"]) -> None:
         """Raise ModelError where a batch cannot be cut for this step of Keras's."""
-        own = not getattr(type(self.model), step).__module__.startswith("keras.")
+        own = not is_kerass(getattr(type(self.model), step))
         if why := f"the model brings its own `{step}`" if own else self.why_whole:
             raise ModelError(
                 f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",

@@ -1,4 +1,4 @@
-"""The names of Keras's optimizers."""
+"""The names of Keras's optimizers, and those that a model holds."""
 
 from typing import Any
 
@@ -13,3 +13,19 @@ def optimizer_class(name: str) -> Any:
     if name.lower() not in known:
         raise UnknownNameError("optimizer", name, known, more="any of keras.optimizers")
     return getattr(keras.optimizers, known[name.lower()])
+
+
+def helpers_of(model: Any) -> list[Any]:
+    """Optimizers that a model holds beside the one it is compiled with, as one that trains two networks does."""
+    import keras
+
+    held = [value for name, value in vars(model).items() if name not in ("optimizer", "_optimizer")]
+    nested = [part for value in held if isinstance(value, (list, dict)) for part in _parts(value)]
+    found = [value for value in (*held, *nested) if isinstance(value, keras.optimizers.Optimizer)]
+    helpers = {id(helper): helper for helper in found}  # on TensorFlow Keras has them twice
+    helpers.pop(id(getattr(model, "optimizer", None)), None)
+    return list(helpers.values())
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)

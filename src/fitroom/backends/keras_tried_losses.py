@@ -1,7 +1,7 @@
 """Losses that Keras did not bring, tried out: is the loss of a few samples the mean or the sum over their parts?"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class TriedLosses:
 
     def kinds(self, few: Batch, predict: Callable[[Any], Any]) -> list[Kind]:
         """What each loss divides by; `predict` gives the model's outputs for some inputs."""
+        few = replace(few, sample_weight=None)  # what weights are divided by is known, and they may all be 0
         if few.size < 2:
             raise ModelError("A loss that Keras did not bring cannot be cut into micro-batches of one sample.")
         outputs = predict(few.x)
@@ -33,7 +34,7 @@ class TriedLosses:
         kinds: list[Kind] = []
         for index, loss in enumerate(self._losses):
             kind: Kind = "weighted" if loss.reduction == "mean_with_sample_weight" else "mean"
-            if all(_close(whole[index], cut.mean(index, kind)) for cut in cuts):
+            if all(_close(whole[index], cut.mean(index)) for cut in cuts):
                 kinds.append(kind)
             elif all(_close(whole[index], cut.left[index] + cut.right[index]) for cut in cuts):
                 kinds.append("sum")
@@ -47,15 +48,10 @@ class TriedLosses:
 
     def _cut_values(self, few: Batch, outputs: Any, first: int) -> "_Cut":
         left, right = few.part(0, first), few.part(first, few.size)
-        weighted = few.sample_weight is not None
         return _Cut(
             left=self._values(left, _sliced(outputs, 0, first)),
             right=self._values(right, _sliced(outputs, first, few.size)),
             share=first / few.size,
-            weight_shares=[
-                weight_of(self._compile_loss, left, index) / weight_of(self._compile_loss, few, index)
-                for index in range(len(self._losses) if weighted else 0)
-            ],
         )
 
     def _values(self, part: Batch, y_pred: Any) -> list[float]:
@@ -96,13 +92,9 @@ class _Cut:
     share: float
     """The left part's, by samples."""
 
-    weight_shares: list[float]
-    """The same by sample weights, for each loss; empty where there are none."""
-
-    def mean(self, index: int, kind: Kind) -> float:
+    def mean(self, index: int) -> float:
         """The mean of the parts."""
-        share = self.weight_shares[index] if kind == "weighted" and self.weight_shares else self.share
-        return share * self.left[index] + (1 - share) * self.right[index]
+        return self.share * self.left[index] + (1 - self.share) * self.right[index]
 
 
 def _sliced(structure: Any, start: int, stop: int) -> Any:

@@ -1,5 +1,6 @@
 """Models like the user's, without values: in another precision, or for pictures of another size."""
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,8 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
 
     def follow_policy(layer: Any) -> Any:
         config = layer.get_config()
+        if not hasattr(layer, "dtype_policy"):  # an operation between layers
+            return layer.__class__.from_config(config)
         # A layer that was set apart (a float32 softmax at the end, say) stays apart.
         if layer.dtype_policy.name == current:
             config["dtype"] = policy
@@ -42,6 +45,8 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
 
     try:
         twin = _twin(model, clone_function=follow_policy, recursive=True)
+        if type(twin) is not type(model) and type(twin).train_step is not type(model).train_step:
+            raise TypeError(f"{type(model).__name__} cannot be made of inputs and outputs")
     except Exception as error:
         raise ModelError(
             f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
@@ -81,11 +86,21 @@ def compile_arguments(model: Any) -> dict[str, Any]:
 def _twin(model: Any, **changes: Any) -> Any:
     import keras
 
-    with _not_compiled(model), without_values():
+    with _not_compiled(model), without_values(), _seeds_kept():
         twin = keras.models.clone_model(model, **changes)
     if model.compiled:
         keras.Model.compile(twin, **compile_arguments(model))
     return twin
+
+
+@contextmanager
+def _seeds_kept() -> Iterator[None]:
+    """Initialisers that are made anew draw their seeds from Python's random numbers."""
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 @contextmanager

@@ -94,6 +94,7 @@ def prepared(
 
 @contextmanager
 def _borrowed(model: Any) -> Iterator[None]:
+    added_losses = [(layer, layer._losses, layer._losses[:]) for layer in model._flatten_layers()]
     saved = dict(vars(model))
     # Keras on TensorFlow notes what a checkpoint must hold in lists and dicts of the model.
     contents = {name: held.copy() for name, held in saved.items() if type(held) in (list, dict)}
@@ -105,6 +106,9 @@ def _borrowed(model: Any) -> Iterator[None]:
         for name, held in contents.items():
             saved[name].clear()
             (saved[name].extend if isinstance(held, list) else saved[name].update)(held)
+        for layer, losses, before in added_losses:
+            losses[:] = before
+            layer._losses = losses
 
 
 def _jit_of(model: Any, request: StepRequest) -> bool:

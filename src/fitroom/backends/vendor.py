@@ -9,5 +9,5 @@ def check_nvidia(card: Card, backend: str) -> None:
     if card.vendor != "NVIDIA":
         raise InputError(
             f"Estimates on {backend} are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
-            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit`",
+            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit` or `--budget`",
         )

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.unheard import tensorflow_unheard
-from fitroom.errors import InputError
+from fitroom.errors import InputError, UnknownNameError
 from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.overhead import context_bytes
 from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
-from fitroom.estimating.step import StepRequest
+from fitroom.estimating.step import NO_LIMIT_BYTES, StepRequest
 from fitroom.recipe import Recipe, recipe_of
 from fitroom.remat.value import Remat
-from fitroom.units import parse_bytes
+from fitroom.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -103,7 +103,7 @@ def estimate(
         seconds=time.perf_counter() - started,
         training=training,
         versions=traced.versions,
-        notes=(*card_notes, *_remat_note(model, recipe, training=training), *traced.notes),
+        notes=(*card_notes, *_limit_note(request), *_remat_note(model, recipe, training=training), *traced.notes),
     )
 
 
@@ -113,6 +113,13 @@ def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     from fitroom.backends.keras_freezing import frozen_first  # it brings NumPy
 
     return frozen_first(model, recipe.frozen_layers)
+
+
+def _limit_note(request: StepRequest) -> tuple[str, ...]:
+    card, limit_bytes = request.card, request.limit_bytes or 0
+    if not card.memory_bytes < limit_bytes < NO_LIMIT_BYTES:
+        return ()
+    return (f"{card.name} has {format_bytes(card.memory_bytes)}, less than the limit of {format_bytes(limit_bytes)}.",)
 
 
 def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
@@ -147,7 +154,10 @@ def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
         if not isinstance(gpu, str):
             raise InputError(f"`gpu` must be the name of a card. Received: {gpu!r}.", hint="such as 'RTX 3060'")
         return find_card(gpu), ()
-    if gpus := live_gpus():
-        return find_card(gpus[0].name), ()
     card = find_card(DEFAULT_GPU)
+    if gpus := live_gpus():
+        try:
+            return find_card(gpus[0].name), ()
+        except UnknownNameError:
+            return card, (f"{gpus[0].name} is not in the catalogue: this is for a {card.name}, the default.",)
     return card, (f"No card was named and none is in this machine: this is for a {card.name}, the default.",)

@@ -10,6 +10,10 @@ from fitroom.estimating.timeline import Timeline
 from fitroom.recipe import Recipe
 from fitroom.units import format_bytes
 
+NO_LIMIT_BYTES = 2**44
+"""A limit that is none. Under one XLA recomputes by itself to come below it: slower than it seems, and not always below
+it on the card. So plans estimate steps without one: what comes below the budget as it is stays as it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepRequest:

@@ -57,7 +57,7 @@ def target_description(card: Card, limit_bytes: int) -> str:
         raise InputError(
             f"The XLA compiler cannot be asked about this card: it is in the catalogue for budgets only. "
             f"Received: {card.name!r} by {card.vendor}.",
-            hint="pick an NVIDIA card for the compiler's sake, and give this card's memory with `--limit`",
+            hint="pick an NVIDIA card for the compiler's sake, and this card's memory as `--limit` or `--budget`",
         )
     if limit_bytes <= 0:
         raise InputError(f"`limit_bytes` must be positive. Received: limit_bytes={limit_bytes}.")

@@ -1,7 +1,9 @@
 """`fitroom.fit`: in place of `model.fit`, and it cannot die of memory."""
 
+import operator
 from typing import TYPE_CHECKING, Any
 
+from fitroom.errors import InputError
 from fitroom.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def fit(
     """
     from fitroom.train.training import Data, Training
 
+    batch_size, steps_per_epoch = _whole("batch_size", batch_size), _whole("steps_per_epoch", steps_per_epoch)
     data = Data(
         x=x,
         y=y,
@@ -66,8 +69,8 @@ def fit(
         steps_per_epoch=steps_per_epoch,
         validation_split=validation_split,
         validation_data=validation_data,
-        validation_steps=validation_steps,
-        validation_batch_size=validation_batch_size,
+        validation_steps=_whole("validation_steps", validation_steps),
+        validation_batch_size=_whole("validation_batch_size", validation_batch_size),
         validation_frequency=validation_freq,
     )
     training = Training(
@@ -77,8 +80,21 @@ def fit(
         plan=plan,
         budget=budget,
         run_dir=run_dir,
-        seed=seed,
+        seed=_whole("seed", seed),
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_batches=checkpoint_batches,
     )
-    return training.run(epochs=epochs, initial_epoch=initial_epoch, verbose=verbose, callbacks=callbacks)
+    return training.run(
+        epochs=_whole("epochs", epochs),
+        initial_epoch=_whole("initial_epoch", initial_epoch),
+        verbose=verbose,
+        callbacks=callbacks,
+    )
+
+
+def _whole(name: str, number: Any) -> Any:
+    """A whole number as Python's, be it NumPy's; None stays None."""
+    try:
+        return None if number is None else operator.index(number)
+    except TypeError:
+        raise InputError(f"`{name}` must be a whole number. Received: {number!r}.") from None

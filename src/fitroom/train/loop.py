@@ -93,6 +93,8 @@ class Loop:
         model.stop_training = False
         keeper.begins()
         callbacks.on_train_begin()
+        if start is None and model._initial_epoch:  # Keras's own BackupAndRestore says where to go on
+            position = Position(epoch=model._initial_epoch, batch=0)
         keeper.begun(position)
         if start is not None and not start.batch:
             keeper.restore()
@@ -124,6 +126,8 @@ class Loop:
         depth = 0 if by_turns else self.transaction.stepper.batches_ahead
         with self._ahead(batches, depth, record=self.keeper.records) as items:
             for number, item in enumerate(items, start=position.batch):
+                if position.batch and self.model.stop_training:  # a callback had stopped it before it was killed
+                    break
                 self.events.where = {"epoch": position.epoch, "batch": number}
                 self.callbacks.on_train_batch_begin(number)
                 logs = self.transaction.train(item.batch)
@@ -133,6 +137,8 @@ class Loop:
                 if self.model.stop_training:
                     break
         watch.look(logs, position.epoch, None)
+        if not logs and position.batch:  # all batches were done before it was killed
+            logs = self.model.get_metrics_result()
         return self._results(logs)
 
     def _validated(self, validation: Validation) -> dict[str, Any]:

@@ -74,9 +74,9 @@ class Transaction:
         return logs
 
     def test(self, batch: Batch) -> dict[str, Any]:
-        """One batch of validation. Its size begins at what training found, and never changes that."""
+        """One batch of validation. Its size begins at what training has or found, and never changes that."""
         if self.testing.current is None:
-            self.testing.current = self.training.found
+            self.testing.current = self.training.found or self.training.recipe.micro_batch
         return self._done(lambda samples: self.stepper.test(batch, samples), batch, self.testing, "validation")
 
     def ahead(self, batch: Batch) -> Batch:

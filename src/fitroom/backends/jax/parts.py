@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from jax.experimental.sparse import BCOO
 
 from fitroom.backends.jax.scope import MICRO_BATCH, PARTS
+from fitroom.errors import ModelError
 
 DoPart = Callable[[Any, Any, Any], tuple[Any, Any]]
 """`do(carry, part, row)`: the next carry, and what is stacked over the parts. `part` is a `Part`."""
@@ -35,6 +37,11 @@ def over_parts(do: DoPart, carry: Any, data: Any, sizes: Sequence[int], rows: An
 
     Parts of one size run in one loop of the compiled program; with `looped` False there is none.
     """
+    if any(isinstance(leaf, BCOO) for leaf in jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, BCOO))):
+        raise ModelError(
+            "A batch of sparse tensors cannot be cut into micro-batches on JAX.",
+            hint="leave `micro_batch` out, and choose a batch_size that fits whole",
+        )
     first, start, stacked = 0, 0, []
     for size, equal in itertools.groupby(sizes):
         count = len(list(equal))

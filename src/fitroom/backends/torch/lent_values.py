@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import keras
 import torch
 from keras.src.backend.common import global_state  # no public name tells whether Keras has a seed of its own yet
+
+from fitroom.backends.keras_optimizers import helpers_of
 
 _OTHER_DTYPES = {"uint16": torch.int32, "uint32": torch.int64}
 """Where Keras takes another dtype on PyTorch than the one of that name."""
@@ -62,18 +63,6 @@ def modules_of(model: Any) -> list[Any]:
     """Every layer of the model at any depth, and the PyTorch modules that layers hold."""
     layers = model._flatten_layers()  # a functional model's layers are not modules of it in PyTorch's eyes
     return list({id(module): module for layer in layers for module in torch.nn.Module.modules(layer)}.values())
-
-
-def helpers_of(model: Any) -> list[Any]:
-    """Optimizers that a model holds beside the one it is compiled with, as one that trains two networks does."""
-    held = [value for name, value in vars(model).items() if name not in ("optimizer", "_optimizer")]
-    nested = [part for value in held if isinstance(value, (list, dict)) for part in _parts(value)]
-    found = [value for value in (*held, *nested) if isinstance(value, keras.optimizers.Optimizer)]
-    return [helper for helper in found if helper is not getattr(model, "optimizer", None)]
-
-
-def _parts(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else list(value)
 
 
 def _attributes(helper: Any) -> dict[str, Any]:

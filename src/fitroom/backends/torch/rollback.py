@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state  # no public name leads to the seed of layers that have none
 
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.backends.keras_state import forward_state
-from fitroom.backends.torch.lent_values import helpers_of
 from fitroom.backends.torch.random_state import random_state, set_random_state
 from fitroom.backends.torch.snapshot import Snapshot
 from fitroom.backends.torch.updates import Updates

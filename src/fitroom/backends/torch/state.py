@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.keras_layers import owners_of_slots, owners_of_variables
-from fitroom.backends.torch.lent_values import helpers_of
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.estimating.timeline import Kind
 
 

@@ -57,7 +57,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     unlimited = replay(requests)
     timeline = timeline_of(steps, unlimited.block_bytes)
     smallest_bytes = smallest_limit_bytes(requests, timeline.peak_bytes, unlimited.reserved_bytes)
-    if len(parts) > 1 or request.recipe.remat is not None:
+    if len(parts) > 1 or request.recipe.remat not in (None, "none"):
         smallest_bytes = _in_the_long_run(requests, steps.last_event, smallest_bytes)
     traced = TracedStep(
         timeline=timeline,

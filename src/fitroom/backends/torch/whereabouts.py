@@ -48,13 +48,13 @@ class Whereabouts:
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         ]
-        operations = list(operations_between(model))
-        for path, operation in operations:
+        operations = {operation: path for path, operation in operations_between(model)}  # once, where models share it
+        for operation, path in operations.items():
             operation.call = self._heard(path, operation.call)
         try:
             yield
         finally:
-            for _, operation in operations:
+            for operation in operations:
                 del operation.call
             for handle in handles:
                 handle.remove()

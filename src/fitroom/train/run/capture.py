@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.errors import InputError
 from fitroom.train.run.fingerprint import stable_path
 
 _GROUPS = ("model", "optimizer", "metrics")
+_TRAINED, _HELPER = "helper{}/trained", "helper{}/{:05d}"
+"""Of the further optimizers that a model may bring: the places of the variables that one trains, and its own variables.
+They are built by their first step, which a run that goes on has yet to do."""
 
 
 def capture_state(model: Any) -> dict[str, Any]:
@@ -16,7 +20,14 @@ def capture_state(model: Any) -> dict[str, Any]:
 
     The arrays are copies: no later step changes them.
     """
-    return {name: _copied(variable) for name, variable in _variables(model).items()}
+    found = {name: _copied(variable) for name, variable in _variables(model).items()}
+    places = {id(variable): place for place, variable in enumerate(model.variables)}
+    for number, helper in enumerate(helpers_of(model)):
+        trained = [places.get(id(each)) for each in helper._trainable_variables]
+        if helper.built and None not in trained:
+            found[_TRAINED.format(number)] = np.array(trained, "int64")
+            found |= {_HELPER.format(number, place): _copied(each) for place, each in enumerate(helper.variables)}
+    return found
 
 
 def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
@@ -36,6 +47,14 @@ def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
             raise _other(f"{name!r} has the shape {shapes}")
     for name, variable in variables.items():
         variable.assign(kept[name])
+    for number, helper in enumerate(helpers_of(model)):
+        trained = arrays.get(_TRAINED.format(number))
+        if trained is None:
+            continue
+        if not helper.built:
+            helper.build([model.variables[place] for place in trained])
+        for place, variable in enumerate(helper.variables):
+            variable.assign(arrays[_HELPER.format(number, place)])
 
 
 def _variables(model: Any) -> dict[str, Any]:

@@ -43,5 +43,5 @@ def finite(value: Any) -> Any:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        return str(value)
+        return finite(value.tolist()) if hasattr(value, "tolist") else str(value)
     return number if math.isfinite(number) else None

@@ -283,6 +283,15 @@ class OpenedRun:
         return self.keeper
 
 
-def _as_numbers(history: dict[str, list[Any]]) -> dict[str, list[float]]:
-    """On JAX and TensorFlow Keras keeps the frameworks' scalars."""
-    return {name: [float(value) for value in values] for name, values in history.items()}
+def _as_numbers(history: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """On JAX and TensorFlow Keras keeps the frameworks' scalars; a metric may give several, a callback a text."""
+    return {name: [_as_number(value) for value in values] for name, values in history.items()}
+
+
+def _as_number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        if isinstance(value, list):  # of a run that was finished
+            return value
+        return np.asarray(value).tolist() if hasattr(value, "__array__") else str(value)

@@ -17,7 +17,9 @@ def check_place(folder: Path) -> None:
     """Refuse what is no run folder before anything is written there."""
     try:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"`run_dir` must be a folder. Received: {folder}, which is a file.")
+            raise InputError(
+                f"`run_dir` must be a folder. Received: {folder}, which is a file.", hint="give a new folder"
+            )
         if not folder.is_dir() or (folder / RUN_FILE).exists() or (folder / JOB_FILE).exists():
             return
         names = sorted(path.name for path in folder.iterdir())
