@@ -57,12 +57,16 @@ def best_of(found: Iterable[Priced], *, spares_statistics: bool) -> Priced | Non
 
 
 def passed_over(found: Iterable[Priced], chosen: Priced, *, spares_statistics: bool) -> Priced | None:
-    """The fastest that could have been taken, where the chosen one is about as fast and was preferred to it."""
+    """The fastest that could have been taken, where it is faster than the chosen one.
+
+    It was guessed to fit and not proven, unless the chosen one is about as fast and was preferred to it.
+    """
     acceptable = _acceptable(found, spares_statistics=spares_statistics)
     fastest = min(acceptable, key=lambda one: one.seconds, default=chosen)
     if fastest.seconds >= chosen.seconds:
         return None
-    return fastest if best_of((fastest, chosen), spares_statistics=spares_statistics) is chosen else None
+    is_preferred = best_of((fastest, chosen), spares_statistics=spares_statistics) is chosen
+    return fastest if is_preferred or not fastest.confirmed else None
 
 
 def has_enough(candidate: Candidate) -> bool:

@@ -5,10 +5,11 @@ from typing import Any
 
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.estimate import estimate
+from fitroom.estimating.step import NO_LIMIT_BYTES
 from fitroom.planning.candidate import Candidate
 from fitroom.planning.covers import Covers
 from fitroom.planning.memory import Memory
-from fitroom.planning.room import NO_LIMIT_BYTES, Room
+from fitroom.planning.room import Room
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
 from fitroom.units import format_bytes
@@ -26,14 +27,14 @@ class LargestBatch:
     """Of one model in one room."""
 
     def __init__(
-        self, model: Any, room: Room, *, precision: str, optimizer: Any, loss: Any, say: Callable[[str], None]
+        self, model: Any, room: Room, variant: Variant, *, optimizer: Any, loss: Any, say: Callable[[str], None]
     ) -> None:
         from fitroom.backends.choose import current_backend
 
         self._model, self._room, self._say = model, room, say
         self._optimizer, self._loss = optimizer, loss
-        self._variant = Variant(precision=precision)
-        self._covers = Covers.of_model(model, precision)
+        self._variant = variant
+        self._covers = Covers.of_model(model, variant.precision)
         self._memory = Memory(current_backend().name)
 
     def plain(self) -> int:

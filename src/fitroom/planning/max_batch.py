@@ -32,6 +32,7 @@ def max_batch(
     precision: str | None = None,
     optimizer: Any = None,
     loss: Any = None,
+    input_dtype: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> MaxBatch:
     """The largest whole batch, plain and with recomputing; each is estimated at its size.
@@ -42,10 +43,12 @@ def max_batch(
     from fitroom.backends.keras_layers import precision_of
     from fitroom.planning.largest_batch import LargestBatch
     from fitroom.planning.room import room_of
+    from fitroom.planning.variant import Variant
 
     room = room_of(budget, gpu, current_backend().name)
     policy = precision_of(model) if precision in (None, "auto") else str(precision)
-    search = LargestBatch(model, room, precision=policy, optimizer=optimizer, loss=loss, say=say or (lambda text: None))
+    variant = Variant(precision=policy, input_dtype=input_dtype)
+    search = LargestBatch(model, room, variant, optimizer=optimizer, loss=loss, say=say or (lambda text: None))
     plain = search.plain()
     with_remat = max(plain, search.with_remat())
     if not with_remat:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.unheard import tensorflow_unheard
 from fitroom.budget import Budget
+from fitroom.errors import InputError
 from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import whole_number
 from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.result import Plan
+from fitroom.units import format_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -75,8 +77,22 @@ def plan(
     if batch_size == MAX:
         from fitroom.planning.max_batch import max_batch
 
-        largest = max_batch(model, budget=room.budget, gpu=room.card, precision=precision, optimizer=optimizer, say=say)
+        largest = max_batch(
+            model,
+            budget=room.budget,
+            gpu=room.card,
+            precision=precision,
+            optimizer=optimizer,
+            loss=loss,
+            input_dtype=input_dtype,
+            say=say,
+        )
         batch_size = largest.plain if "remat" in kept else largest.with_remat
+        if not batch_size:
+            raise InputError(
+                f"Not even one sample fits into {format_bytes(room.budget.bytes)} with nothing recomputed.",
+                hint=f"without `keep` of remat a batch of {largest.with_remat} fits",
+            )
         kept |= {"micro_batch"}
         notes = (
             f"The largest batch that fits whole is {largest.plain} with nothing recomputed, and {largest.with_remat} "

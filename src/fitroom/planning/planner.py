@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
+from fitroom.backends.keras_layers import can_be_jitted
 from fitroom.budget import Budget
-from fitroom.errors import InputError, NothingFitsError, UnknownNameError
+from fitroom.errors import InputError, ModelError, NothingFitsError, UnknownNameError
 from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import estimate
 from fitroom.estimating.result import Estimate
+from fitroom.estimating.step import NO_LIMIT_BYTES
 from fitroom.planning.candidate import Candidate
 from fitroom.planning.choosing import Priced, has_enough
 from fitroom.planning.covers import Covers
@@ -17,7 +19,7 @@ from fitroom.planning.knobs import FROZEN_PARTS, LEAN_OPTIMIZERS
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
-from fitroom.planning.room import NO_LIMIT_BYTES, Room
+from fitroom.planning.room import Room
 from fitroom.planning.search import EstimateOf, Search
 from fitroom.planning.speed import Speed
 from fitroom.planning.subject import Subject
@@ -76,6 +78,7 @@ class Planner:
     def __init__(self, question: Question, room: Room, say: Say, estimate: EstimateOf | None = None) -> None:
         from fitroom.backends.choose import current_backend
         from fitroom.backends.keras_layers import precision_of
+        from fitroom.backends.keras_objective import Objective
         from fitroom.backends.keras_state import has_batch_statistics
 
         self._question, self._room, self._say = question, room, say
@@ -85,10 +88,14 @@ class Planner:
             precision=precision_of(question.model), jit=self._own_jit(), input_dtype=question.input_dtype
         )
         self._has_statistics = has_batch_statistics(question.model)
+        objective = Objective(question.model)
+        self._why_whole = objective.why_whole
+        self._untried_losses = objective.untried_losses if question.loss is None else []
         self._models: dict[int | None, Any] = {None: question.model}
         self._covers: dict[Any, Covers | None] = {}
         self._memory = Memory(self._backend)
         self._why_no_smaller: str | None = None
+        self._refusals: dict[str, str | None] = {}
 
     def plan(self, *, probe: bool = False) -> Plan:
         """The best within what changes least; the task itself only where nothing else fits.
@@ -99,6 +106,8 @@ class Planner:
         best: Plan | None = None
         for variants in self._stages(self._room.card):
             search = self._search(variants, self._room)
+            if best and not search.has_enough_for_statistics():
+                continue  # what was found before changes less
             try:
                 chosen = search.run()
                 if probe:
@@ -147,7 +156,7 @@ class Planner:
             variant=variant,
             batch_size=self._question.batch_size,
             may_recompute="remat" not in self._question.keep,
-            may_cut="micro_batch" not in self._question.keep,
+            may_cut="micro_batch" not in self._question.keep and self._why_whole is None,
             micro_batch=self._question.micro_batch,
             covers=self._covers[key],
             seconds=step_time.seconds if step_time else None,
@@ -175,16 +184,43 @@ class Planner:
             return [own]
         if self._question.precision != AUTO:
             return [self._question.precision]
-        return list(dict.fromkeys((own, precision_for(card))))
+        other = precision_for(card)
+        return [own, other] if other != own and self._why_not_in(other) is None else [own]
+
+    def _why_not_in(self, precision: str) -> str | None:
+        """Why the model cannot be estimated in another precision, where it was left free."""
+        from fitroom.backends.keras_twin import twin_in_precision
+
+        if precision not in self._refusals:
+            try:
+                twin_in_precision(self._question.model, precision)
+                self._refusals[precision] = None
+            except ModelError as error:
+                self._refusals[precision] = error.message
+        return self._refusals[precision]
+
+    def _notes(self, candidate: Candidate) -> Iterator[str]:
+        """What could not be tried."""
+        if self._why_whole:
+            yield f"The batch cannot be cut: {self._why_whole}."
+        if self._untried_losses and not candidate.is_whole:
+            names = ", ".join(map(repr, self._untried_losses))
+            yield (
+                f"Whether the loss {names} can be cut is tried when training begins: "
+                "one that couples the samples of a batch cannot."
+            )
+        yield from filter(None, self._refusals.values())
 
     def _own_jit(self) -> bool | None:
         """On TensorFlow Keras has a choice; on JAX a step is always compiled, on PyTorch never."""
         if self._backend != "tensorflow":
             return None
-        return bool(self._question.model.jit_compile) if self._question.model.compiled else True
+        model = self._question.model
+        return bool(model.jit_compile) if model.compiled else can_be_jitted(model)
 
     def _jit(self) -> bool | None:
-        return self._own.jit if self._own.jit is None or "jit" in self._question.keep else True
+        keeps_it = self._own.jit is None or "jit" in self._question.keep
+        return self._own.jit if keeps_it else can_be_jitted(self._question.model)
 
     def _smaller_sizes(self) -> Iterator[int]:
         """Of pictures, as far as that is allowed and the model can be built for them."""
@@ -267,7 +303,7 @@ class Planner:
             backend=self._backend,
             gpu=self._room.card.name,
             model_digest=digest,
-            notes=(*self._room.notes, *found.notes),
+            notes=(*self._room.notes, *self._notes(candidate), *found.notes),
         )
 
     def _option(self, search: Search, one: Priced) -> Option:

@@ -11,7 +11,7 @@ from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
 from fitroom.planning.option import Change, Option
 from fitroom.planning.speed import Speed
-from fitroom.recipe import Recipe
+from fitroom.recipe import PRECISIONS, Recipe
 from fitroom.train.run.durable import write_json
 
 SCHEMA_VERSION = 1
@@ -67,7 +67,9 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON; `from_dict` reads it again."""
-        recipe = {"batch_size": self.batch_size, "micro_batch": self.micro_batch, "precision": self.estimate.precision}
+        recipe: dict[str, Any] = {"batch_size": self.batch_size, "micro_batch": self.micro_batch}
+        if self.estimate.precision in PRECISIONS:  # else the model's own, which no recipe names
+            recipe["precision"] = self.estimate.precision
         return {
             "schema_version": SCHEMA_VERSION,
             "model": self.model,

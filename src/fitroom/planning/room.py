@@ -12,10 +12,6 @@ RESERVED_PART = 0.03
 """Of the budget, left free: validation and saving leave small blocks between the large ones, and what is planned for
 is not all that ever happens. Running out costs a compile or more."""
 
-NO_LIMIT_BYTES = 2**44
-"""Under a limit XLA recomputes by itself to come below it: slower than it seems, and not always below it on the card.
-So steps are estimated without one. What comes below the budget as it is stays as it is."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Room:

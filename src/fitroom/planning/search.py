@@ -68,6 +68,16 @@ class Search:
             self._prove(first or wanted.candidate)
         return self._proven() or self._last_resort()
 
+    def has_enough_for_statistics(self) -> bool:
+        """Whether anything fits with enough samples at once, by an estimate of the smallest of those."""
+        tightest = (subject.tightest(size) for subject in self.subjects for size in subject.sizes())
+        enough = list(filter(has_enough, tightest))
+        if not enough:
+            return False
+        candidate = min(enough, key=self.memory.required_bytes)
+        self._prove(candidate)
+        return self.priced(candidate).fits
+
     def timed(self, seconds_of: Callable[[Candidate], float]) -> Priced:
         """After `run`: the best by the seconds that were measured of the few that should be fastest."""
         for _ in range(MOST_TIMED):
@@ -98,7 +108,7 @@ class Search:
         return found if there else sorted([*found, chosen], key=lambda one: one.seconds)
 
     def passed_over(self, chosen: Priced) -> Priced | None:
-        """A faster one in whose place the chosen one was taken, being about as fast; None where there is none."""
+        """A faster one in whose place the chosen one was taken; None where there is none."""
         found = self._priced(wide=False)
         if chosen.candidate.timed:  # seconds of the device are not to be compared with those of a roofline
             found = [one for one in found if one.candidate.timed]

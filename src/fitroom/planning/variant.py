@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fitroom.planning.option import Change
-from fitroom.recipe import EFFECTS, Recipe
+from fitroom.recipe import EFFECTS, PRECISIONS, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Variant:
     def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
         """With the rest of the knobs."""
         return Recipe(
-            precision=self.precision,
+            precision=self.precision if self.precision in PRECISIONS else None,  # else it is the model's own
             jit=self.jit,
             input_dtype=self.input_dtype,
             optimizer=self.optimizer,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fitroom.planning.choosing import ABOUT_AS_FAST, FEW_SAMPLES, Priced, has_enough
+from fitroom.planning.choosing import ABOUT_AS_FAST, FEW_SAMPLES, Priced, best_of, has_enough
 from fitroom.planning.search import Search
 from fitroom.units import format_bytes
 
@@ -18,14 +18,16 @@ def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
     subject = next(one for one in search.subjects if one.variant == candidate.variant)
     whole = search.priced(subject.plain(batch_size))
     limit = f"{format_bytes(room.usable_bytes)} ({format_bytes(room.budget.bytes)} less a reserve)"
+    the_whole = f"The whole batch of {batch_size}"
     if any(change.effect == "the task itself" for change in chosen.changes):
         few = f", or only with fewer than {FEW_SAMPLES} samples at once" if search.spares_statistics else ""
         yield f"Nothing fits that leaves the task as it is{few}; it is changed as was allowed."
+        the_whole = f"So changed, the whole batch of {batch_size}"
     if candidate.is_whole and not candidate.recomputes:
-        yield f"The whole batch of {batch_size} fits: it needs {format_bytes(chosen.required_bytes)} of {limit}."
+        yield f"{the_whole} fits: it needs {format_bytes(chosen.required_bytes)} of {limit}."
         yield from _about_faster(search, chosen)
         return
-    yield f"The whole batch of {batch_size} needs {format_bytes(whole.required_bytes)} at once, and there are {limit}."
+    yield f"{the_whole} needs {format_bytes(whole.required_bytes)} at once, and there are {limit}."
     parts = -(-batch_size // candidate.micro_batch)
     if candidate.is_whole:
         yield (
@@ -45,13 +47,14 @@ def _sentences(search: Search, chosen: Priced) -> Iterator[str]:
 def _about_faster(search: Search, chosen: Priced) -> Iterator[str]:
     """Where one that is a little faster was passed over: which one, and what for."""
     passed = search.passed_over(chosen)
-    if passed is not None:
+    if passed is None:
+        return
+    faster = f"{_named(passed, chosen)} would be {_faster(passed, chosen)}"
+    if best_of((passed, chosen), spares_statistics=search.spares_statistics) is chosen:
         preferred = "that changes less" if chosen.severity < passed.severity else "with more samples at once"
-        within = f"{100 * (ABOUT_AS_FAST - 1):.0f} %"
-        yield (
-            f"{_named(passed, chosen)} would be {_faster(passed, chosen)}; within {within}, the recipe {preferred} is "
-            "preferred."
-        )
+        yield f"{faster}; within {100 * (ABOUT_AS_FAST - 1):.0f} %, the recipe {preferred} is preferred."
+    else:
+        yield f"{faster}, by a guess of its memory that no estimate has checked."
 
 
 def _named(one: Priced, beside: Priced) -> str:

@@ -25,7 +25,7 @@ def item_bytes(precision: str) -> int:
     >>> item_bytes("float32"), item_bytes("mixed_bfloat16")
     (4, 2)
     """
-    return 4 if precision == "float32" else 2
+    return {"float32": 4, "float64": 8}.get(precision, 2)
 
 
 def _rate(card: Card, kind: str, backend: str, precision: str) -> int:
