@@ -61,13 +61,15 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
 
     model = load_model(ModelSource(text=str(file), unsafe=unsafe, values=True))
     network = Network(model=model, weights=OWN_WEIGHTS, has_learnt=True)
-    shape, outputs = tuple(model.input_shape), tuple(model.output_shape)
-    size = job.get("image_size") or shape[1] if len(shape) == 4 else None
-    if size is None or len(outputs) != 2:
+    takes, gives = ([tuple(each.shape) for each in ends] for ends in (model.inputs, model.outputs))
+    size = job.get("image_size") or (takes[0][1] if len(takes[0]) == 4 else None)
+    if takes not in ([(None, size, size, 3)], [(None, None, None, 3)]) or not size or not _is_a_number_a_class(gives):
         raise ModelError(
-            f"{file} takes {shape} and gives {outputs}. Expected: pictures (None, size, size, 3), a number a class.",
+            f"{file} takes {', '.join(map(str, takes))} and gives {', '.join(map(str, gives))}. "
+            "Expected: pictures (None, size, size, 3), and a number for each of two classes or more.",
             hint="give a classifier of pictures of a fixed size",
         )
+    outputs = gives[0]
     classes = job.get("classes") or [f"class {number}" for number in range(outputs[1])]
     return Classifier(
         model=make_plain(network),
@@ -76,6 +78,10 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
         resize=job.get("options", {}).get("resize", "crop"),
         gives_probabilities=network.gives_probabilities,
     )
+
+
+def _is_a_number_a_class(gives: Sequence[tuple[int | None, ...]]) -> bool:
+    return len(gives) == 1 and len(gives[0]) == 2 and (gives[0][1] or 0) > 1
 
 
 def picture_files(places: Sequence[Path]) -> list[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
+from fitroom.classify.weights import check_there
 from fitroom.errors import InputError
 from fitroom.train.run.place import RUN_FILE, check_place, check_writable
 from fitroom.watch.listener import Listener
@@ -68,7 +69,9 @@ class TrainJob:
             )
         check_place(self.folder)
         kept = records.read_job(self.folder)
-        if kept is not None:
+        if kept is None:
+            check_there(self.options.weights)
+        else:
             records.check_same(self.folder, kept, self.options.to_dict())
         check_writable(self.folder)
         return kept

@@ -32,10 +32,10 @@ class Network:
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether it ends in a softmax; what it gives are logits where not."""
+        """Whether it ends in a softmax, or a sigmoid for each class; what it gives are logits where not."""
         last = self.model.layers[-1]
         activation = getattr(getattr(last, "activation", None), "__name__", "")
-        return activation == "softmax" or type(last).__name__ == "Softmax"
+        return activation in ("softmax", "sigmoid") or type(last).__name__ == "Softmax"
 
     @property
     def body(self) -> list[Any]:

@@ -1,5 +1,6 @@
 """What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -75,6 +76,10 @@ class TrainOptions:
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
             knobs = knobs_of(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
+        if self.learning_rate is not None and not math.isfinite(self.learning_rate):
+            raise InputError(
+                f"--learning-rate must be a finite number. Received: {self.learning_rate}.", hint="such as 0.001"
+            )
         if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
             raise InputError(
                 f"--unfreeze-after must come before the end. "

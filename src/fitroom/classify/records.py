@@ -23,7 +23,7 @@ def read_job(folder: Path) -> dict[str, Any] | None:
         job: dict[str, Any] = json.loads((folder / JOB_FILE).read_text())
         if not isinstance(job, dict) or "options" not in job:
             raise ValueError("it is not what fitroom writes")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{folder / JOB_FILE} cannot be read: {error}.", hint="give another --run-dir") from None

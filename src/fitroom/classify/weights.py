@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fitroom.classify.options import IMAGENET, NO_WEIGHTS
 from fitroom.errors import FitroomError, InputError
 
 
@@ -22,13 +23,19 @@ def imagenet_or_refuse(name: str, build: Callable[[], Any]) -> Any:
         ) from error
 
 
+def check_there(weights: str | None) -> None:
+    """Refuse a file that is not there, before anything slow begins."""
+    if weights not in (None, IMAGENET, NO_WEIGHTS) and not Path(weights).is_file():
+        raise InputError(
+            f"There is no file of weights {weights!r}.",
+            hint="--weights is imagenet, none, or a file such as a.weights.h5",
+        )
+
+
 def read_weights(model: Any, features: Any, file: str) -> tuple[str, ...]:
     """Give a network the values of a file: of all of it, or of all but its head. What to say of it."""
+    check_there(file)
     path = Path(file)
-    if not path.is_file():
-        raise InputError(
-            f"There is no file of weights {file!r}.", hint="--weights is imagenet, none, or a file such as a.weights.h5"
-        )
     try:
         model.load_weights(path)
         return ()

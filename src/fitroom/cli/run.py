@@ -40,11 +40,11 @@ def command(micro_batch: int | None, run_dir: str | None, script: Path, argument
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        runpy.run_path(str(script.absolute()), run_name="__main__")  # `__file__` outlives a change of folder
     except FitroomError:
         raise
     except Exception as error:
-        _print_as_python_would(error, script)
+        _print_as_python_would(error, script.absolute())
         sys.exit(1)
 
 

@@ -9,6 +9,7 @@ import click
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completing import complete_models
 from fitroom.cli.output import stdout_for_results
+from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
 
 _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
@@ -24,9 +25,7 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @shared.backend("jax, tensorflow, torch: only to build the model with.  [default: KERAS_BACKEND]")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the graph: an .svg file."
-)
+@shared.file("--plot", "Draw the graph: an .svg file.", ".svg")
 def command(
     model: str,
     remat: str | Remat,
@@ -48,14 +47,14 @@ def command(
     """
     from fitroom.backends.choose import choose_backend
     from fitroom.backends.quiet import quieten
-    from fitroom.models.source import ModelSource, load_model
+    from fitroom.models.resizing import load_resizable
+    from fitroom.models.source import ModelSource
 
-    if plot and plot.suffix.lower() != ".svg":
-        raise click.BadParameter(f"{str(plot)!r} must end in .svg", param_hint="--plot")
+    Recipe(precision=precision)  # raises where there is no such precision
     quieten(choose_backend(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with stdout_for_results():
-        outline, graph = _outline(load_model(source), remat, batch_size)
+        outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)
     if plot:
         from fitroom.report.segments_graph import graph_svg
 
@@ -71,13 +70,15 @@ def command(
     Console().print(SegmentsText(outline))
 
 
-def _outline(model: Any, remat: str | Remat, batch_size: int) -> Any:
+def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:
     from fitroom.backends.keras_layers import precision_of
+    from fitroom.backends.keras_precision import in_precision
     from fitroom.backends.keras_remat import resident_bytes
     from fitroom.remat.choice import Choice
     from fitroom.remat.outline import outline_of
 
-    choice = Choice.of_model(model)
-    cover = choice.cover(remat, batch_size, resident_bytes(model, batch_size))
-    outline = outline_of(choice, cover, model=model.name, precision=precision_of(model), num_samples=batch_size)
+    with in_precision(model, precision):
+        choice = Choice.of_model(model)
+        cover = choice.cover(remat, batch_size, resident_bytes(model, batch_size))
+        outline = outline_of(choice, cover, model=model.name, precision=precision_of(model), num_samples=batch_size)
     return outline, choice.graph

@@ -77,7 +77,7 @@ def file(flag: str, text: str, *suffixes: str) -> Decorator:
 
     def checked_early(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
         if path and suffixes and path.suffix.lower() not in suffixes:
-            kinds = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+            kinds = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
             raise click.BadParameter(f"{str(path)!r} must end in {kinds}", ctx, param)
         if path and not path.parent.is_dir():
             raise click.BadParameter(f"there is no folder {str(path.parent)!r}; make it first", ctx, param)

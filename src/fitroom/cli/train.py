@@ -117,7 +117,9 @@ _EPILOG = (
     metavar="PART",
     help="Held out to try the result on.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of everything random.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Of everything random."
+)
 @click.option("--cache", type=click.Choice(["ram", "disk"]), help="Keep decoded pictures.")
 @click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="The most that --cache takes.")
 @click.option("--strict", is_flag=True, help="Stop at files that are no pictures instead of leaving them out.")
