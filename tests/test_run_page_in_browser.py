@@ -89,6 +89,11 @@ class Opened:
             }"""
         )
 
+    def emulate_media(self, **media: str) -> None:
+        """Another medium, once the page was told of it, which a browser does with its next frame."""
+        self.page.emulate_media(**media)
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     @property
     def is_within_its_width(self) -> bool:
         return self.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -163,7 +168,7 @@ def test_dark_mode_changes_page_and_charts_while_it_is_open(browser, report):
     background = "getComputedStyle(document.body).backgroundColor"
     with Opened(browser, report, color_scheme="light") as opened:
         light = opened.page.evaluate(background), set(opened.chart("memory").evaluate(COLOURS))
-        opened.page.emulate_media(color_scheme="dark")
+        opened.emulate_media(color_scheme="dark")
         dark = opened.page.evaluate(background), set(opened.chart("memory").evaluate(COLOURS))
         assert light[0] == "rgb(244, 246, 248)"
         assert dark[0] == "rgb(18, 23, 29)"
@@ -173,7 +178,7 @@ def test_dark_mode_changes_page_and_charts_while_it_is_open(browser, report):
 
 def test_on_paper_it_is_light_and_whole(browser, report):
     with Opened(browser, report, width=720, color_scheme="dark") as opened:
-        opened.page.emulate_media(media="print")
+        opened.emulate_media(media="print")
         assert opened.is_within_its_width
         assert not opened.page.locator("nav").is_visible()
         assert all(section.is_visible() for section in opened.page.locator("section").all())
