@@ -10,6 +10,7 @@ import pytest
 from keras import layers
 
 from fitroom.backends.contract import Device
+from fitroom.classify.classifier import load_classifier
 from fitroom.classify.evaluation import evaluate
 from fitroom.classify.loss import SmoothedCrossentropy, loss_of
 from fitroom.classify.network import build_network, picture_size
@@ -246,3 +247,32 @@ def test_the_loss_of_an_evaluation_is_that_of_keras(activation):
 
 def test_the_names_that_the_shell_completes_are_those_of_keras():
     assert sorted(MODELS) == sorted(name.lower() for name in application_names())
+
+
+def saved(file, shape, head):
+    pictures = keras.Input(shape)
+    keras.Model(pictures, head(layers.GlobalAveragePooling2D()(pictures))).save(file)
+    return Path(file)
+
+
+@pytest.mark.parametrize(
+    ("shape", "head"),
+    [
+        ((32, 32, 3), lambda x: layers.Dense(1, activation="sigmoid")(x)),
+        ((32, 32, 3), lambda x: [layers.Dense(3)(x), layers.Dense(2)(x)]),
+        ((32, 32, 1), lambda x: layers.Dense(3)(x)),
+        ((32, 48, 3), lambda x: layers.Dense(3)(x)),
+    ],
+    ids=["one number", "two outputs", "grey", "oblong"],
+)
+def test_what_is_no_classifier_of_square_pictures_is_refused(shape, head, tmp_path):
+    with pytest.raises(ModelError, match="a number for each of two classes or more"):
+        load_classifier(saved(tmp_path / "own.keras", shape, head))
+
+
+def test_a_sigmoid_for_each_class_is_taken_as_it_stands(tmp_path):
+    head = layers.Dense(3, activation="sigmoid", kernel_initializer="zeros")
+    model = load_classifier(saved(tmp_path / "own.keras", (32, 32, 3), head))
+    picture = class_folders(tmp_path, {"red": 1}) / "red" / "000.jpg"
+    found = model.predict([picture])
+    assert [probability for _, probability in found[0]["top"]] == pytest.approx([0.5] * 3)

@@ -385,3 +385,68 @@ def test_planted_out_of_memory_in_the_forward_pass_shrinks_and_loses_nothing():
     assert history.fitroom["micro_batch"] == 4
     assert history.fitroom["out_of_memory"] >= 2
     assert int(model.optimizer.iterations) == 8
+
+
+def test_losses_of_single_outputs_weigh_a_short_last_batch_by_its_samples():
+    inputs = keras.Input((1,))
+    model = keras.Model(inputs, [layers.Dense(1, name=name)(inputs) for name in "ab"])
+    model.compile(keras.optimizers.SGD(0.0), ["mae", "mae"])
+    x, y = np.zeros((10, 1), "float32"), np.array([1.0] * 8 + [11.0] * 2, "float32")[:, None]
+    for micro_batch in (None, 4):
+        recipe = fitroom.Recipe(micro_batch=micro_batch)
+        history = fitroom.fit(model, x, [y, y], batch_size=8, shuffle=False, verbose=0, recipe=recipe).history
+        assert history["a_loss"] == pytest.approx([3.0])
+
+
+def test_backup_and_restore_of_keras_goes_on_at_its_epoch(tmp_path):
+    def fit(*more):
+        return fitroom.fit(
+            dense_net(), *samples(), epochs=5, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(tmp_path), *more]
+        )
+
+    def die_in_the_third(epoch, logs):
+        if epoch == 2:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fit(keras.callbacks.LambdaCallback(on_epoch_end=die_in_the_third))
+    assert fit().epoch == [3, 4]
+
+
+def test_a_loss_of_ones_own_is_tried_whatever_the_samples_weigh():
+    weights = np.array([0.0] * 10 + [1.0] * 40, "float32")
+    x, y = samples()
+
+    def loss_of(micro_batch):
+        model = dense_net(loss=lambda y, p: keras.ops.mean(keras.ops.abs(keras.ops.cast(y, p.dtype) - p), -1))
+        recipe = fitroom.Recipe(micro_batch=micro_batch)
+        options = {"batch_size": 50, "verbose": 0, "shuffle": False, "recipe": recipe}
+        return fitroom.fit(model, x, y[:, None], sample_weight=weights, **options).history["loss"]
+
+    assert loss_of(4) == pytest.approx(loss_of(None), rel=1e-5)
+
+
+def test_a_layer_that_keeps_its_state_is_never_cut():
+    model = keras.Sequential([keras.Input((5, 3), batch_size=8), layers.LSTM(4, stateful=True), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((8, 5, 3), "float32"), np.ones((8, 1), "float32")
+    with pytest.raises(fitroom.ModelError, match="keeps its state from batch to batch"):
+        fitroom.fit(model, x, y, batch_size=8, verbose=0, recipe=fitroom.Recipe(micro_batch=4))
+
+
+def test_whole_numbers_may_be_numpys_and_others_are_refused():
+    whole = {"epochs": np.int64(1), "batch_size": np.int32(16), "steps_per_epoch": np.int64(2), "seed": np.int64(3)}
+    assert len(fitroom.fit(dense_net(), *samples(), verbose=0, **whole).epoch) == 1
+    with pytest.raises(ValueError, match="`batch_size` must be a whole number") as refused:
+        fitroom.fit(dense_net(), *samples(), batch_size=8.0)
+    assert isinstance(refused.value, fitroom.InputError)
+
+
+def test_validation_has_no_more_at_once_than_the_recipe_says(monkeypatch):
+    model, sizes = dense_net(), []
+    kind = type(current_backend().stepper(model, jit=None))
+    test = kind.test
+    monkeypatch.setattr(kind, "test", lambda self, batch, size: sizes.append(size) or test(self, batch, size))
+    recipe = fitroom.Recipe(micro_batch=4)
+    fitroom.fit(model, *samples(16), batch_size=16, validation_data=samples(16), verbose=0, recipe=recipe)
+    assert sizes == [4]

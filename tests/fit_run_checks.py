@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import keras
 import numpy as np
@@ -176,3 +177,95 @@ def test_the_metrics_of_each_epoch_are_written_for_people(undisturbed):
     written = json.loads((folder / "history.json").read_text())
     np.testing.assert_allclose(written["loss"], np.array(undisturbed[1].history["loss"], "float32"), rtol=1e-5)
     assert json.loads((folder / "run.json").read_text())["state"] == "finished"
+
+
+def test_an_epoch_whose_batches_were_all_done_keeps_its_metrics(undisturbed, tmp_path):
+    last_of_the_second = At(10, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit):
+        trained(tmp_path / "run", callbacks=[last_of_the_second], validation_data=samples(10, seed=1))
+    _, history = trained(tmp_path / "run", validation_data=samples(10, seed=1))
+    assert len(history.history["val_loss"]) == 3
+    np.testing.assert_allclose(history.history["loss"], undisturbed[1].history["loss"], rtol=1e-6)
+
+
+def test_a_run_that_a_callback_stopped_before_it_died_trains_no_further_batch(tmp_path):
+    def stop_training():
+        stopping.model.stop_training = True
+
+    def written():  # a checkpoint is left out while the one before it is being written
+        time.sleep(0.5)
+
+    stopping, dying = At(2, stop_training), keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: stop())
+    with pytest.raises(Stop):
+        trained(tmp_path / "run", callbacks=[stopping, At(2, written), dying])
+    model, _ = trained(tmp_path / "run", callbacks=[At(99, stop), At(99, stop), keras.callbacks.LambdaCallback()])
+    assert int(model.optimizer.iterations) == 2
+
+
+def test_what_is_more_than_a_number_is_kept_in_the_history(tmp_path):
+    def fit(epochs):
+        model = dense_net(loss="categorical_crossentropy", metrics=[keras.metrics.F1Score(average=None)])
+        x, y = samples()
+        return fitroom.fit(
+            model, x, keras.utils.to_categorical(y), epochs=epochs, verbose=0, run_dir=tmp_path / "run"
+        ).history["f1_score"]
+
+    first = fit(1)
+    assert [np.shape(each) for each in fit(2)] == [(3,), (3,)]
+    np.testing.assert_allclose(first[0], fit(2)[0], rtol=1e-6)
+
+
+class Paired(keras.Model):
+    """Two layers with an optimizer each, as two networks that are trained against each other have."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = [keras.layers.Dense(1), keras.layers.Dense(1)]
+
+    def compile(self, optimizers):
+        super().compile()
+        self.each_optimizer = optimizers
+
+    def call(self, x):
+        return self.parts[0](x) * self.parts[1](x)
+
+    def train_step(self, data):
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+        if keras.backend.backend() == "torch":
+            import torch
+
+            self.zero_grad()
+            loss = keras.ops.mean(self(x) ** 2)
+            loss.backward()
+            gradients = [[each.value.grad for each in part.trainable_weights] for part in self.parts]
+            with torch.no_grad():
+                self.update(gradients)
+            return {"loss": loss}
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(self(x) ** 2)
+        self.update(tape.gradient(loss, [part.trainable_weights for part in self.parts]))
+        return {"loss": loss}
+
+    def update(self, gradients):
+        for optimizer, found, part in zip(self.each_optimizer, gradients, self.parts, strict=True):
+            optimizer.apply(found, part.trainable_weights)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="there a step has one optimizer's state")
+def test_further_optimizers_of_a_model_go_on_too(tmp_path):
+    def trained_pair(run_dir, *callbacks):
+        keras.utils.set_random_seed(3)
+        model = Paired()
+        model.compile([keras.optimizers.Adam(0.05), keras.optimizers.SGD(0.05, momentum=0.9)])
+        options = {"batch_size": 10, "epochs": 3, "verbose": 0, "seed": 5, "checkpoint_batches": 1}
+        fitroom.fit(model, samples()[0], callbacks=list(callbacks), run_dir=run_dir, **options)
+        return model
+
+    whole = trained_pair(tmp_path / "whole", At(99, stop))
+    with pytest.raises(Stop):
+        trained_pair(tmp_path / "run", At(7, stop))
+    again = trained_pair(tmp_path / "run", At(99, stop))
+    assert [int(each.iterations) for each in again.each_optimizer] == [15, 15]
+    assert_same(weights_of(again), weights_of(whole), rtol=0, atol=0)

@@ -191,6 +191,19 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
         Question(model=model, batch_size=8, allow=frozenset({"image_size"}))
 
 
+def test_a_size_at_which_still_too_few_samples_fit_costs_one_estimate():
+    large = residual_net(192)
+    sized = {"allow": frozenset({"image_size"}), "rebuild": residual_net}
+    tightest = planner(4096 * MIB, large, keep=frozenset({"micro_batch"})).plan().frontier[-1]
+    sixteen_bytes = tightest.required_bytes // 4
+    scripted = Scripted()
+    plan = planner(int(0.4 * sixteen_bytes), large, scripted=scripted, **sized).plan()
+    asked = [candidate.variant.image_size for candidate in scripted.asked]
+    assert plan.micro_batch >= 16
+    assert plan.recipe.image_size == 96
+    assert [asked.count(size) for size in (160, 128)] == [1, 1]
+
+
 def test_layers_are_frozen_only_where_that_is_allowed_and_no_more_of_them_than_it_takes():
     layers = [keras.layers.Dense(600, activation="relu", name=f"hidden_{number}") for number in range(7)]
     deep = keras.Sequential([keras.Input((600,)), *layers, keras.layers.Dense(5)])
@@ -219,6 +232,69 @@ def test_layers_are_frozen_only_where_that_is_allowed_and_no_more_of_them_than_i
     fitroom.freeze(deep, 4)
     deep.compile("adam", "mse")
     assert recipes_of(plan, deep)[0].micro_batch == plan.recipe.micro_batch
+
+
+def test_a_batch_that_cannot_be_cut_is_planned_whole_and_why_is_said(model):
+    class Own(keras.Model):
+        def train_step(self, data):
+            return super().train_step(data)
+
+    own = Own(model.inputs, model.outputs)
+    own.compile("adam", "sparse_categorical_crossentropy")
+    whole_bytes = planner(4096 * MIB, own).plan().estimate.required_bytes
+    plan = planner(int(0.8 * whole_bytes), own).plan()
+    assert plan.micro_batch == 64
+    assert plan.recipe.remat != "none"
+    assert {one.micro_batch for one in plan.frontier} == {64}
+    assert all(recipe.micro_batch is None for recipe in plan.fallbacks)
+    assert "The batch cannot be cut: the model brings its own `train_step`." in plan.notes
+
+
+def test_a_loss_of_the_users_own_is_noted_where_the_batch_is_cut(model):
+    def couples(y_true, y_pred):
+        return keras.ops.mean(keras.ops.matmul(y_pred, keras.ops.transpose(y_pred)), axis=-1)
+
+    model = keras.Model(model.inputs, model.outputs)
+    model.compile("adam", couples)
+    noted = "Whether the loss 'couples' can be cut is tried when training begins"
+    assert noted in " ".join(planner(40 * MIB, model).plan().notes)
+    assert noted not in " ".join(planner(4096 * MIB, model).plan().notes)
+
+
+def test_a_precision_that_the_model_cannot_be_had_in_is_left_out_and_noted(model):
+    class Doubled(keras.layers.Layer):
+        def __init__(self, by):
+            super().__init__()
+            self.by = by
+
+        def call(self, x):
+            return self.by * x
+
+    without_config = keras.Model(model.inputs, Doubled(keras.ops.ones(()))(model.outputs[0]))
+    plan = planner(40 * MIB, without_config, precision="auto").plan()
+    assert plan.estimate.precision == "float32"
+    assert "could not be rebuilt in mixed_bfloat16" in " ".join(plan.notes)
+
+
+def test_a_model_in_a_precision_of_its_own_is_planned_in_it():
+    keras.config.set_dtype_policy("float64")
+    try:
+        own = small_net()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    plan = fitroom.plan(own, 16, gpu="T4")
+    assert (plan.recipe.precision, plan.estimate.precision) == (None, "float64")
+    assert fitroom.Plan.from_dict(plan.to_dict()).recipe.precision is None
+
+
+def test_the_largest_batch_is_none_where_only_recomputing_has_room():
+    x = inputs = keras.Input((128, 128, 3))
+    for _ in range(12):
+        x = keras.layers.Conv2D(32, 3, padding="same", activation="relu")(x)
+    deep = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.GlobalAveragePooling2D()(x)))
+    one_bytes = fitroom.estimate(deep, 1, gpu="L4", recipe=fitroom.Recipe(remat="none")).required_bytes
+    with pytest.raises(InputError, match=r"Not even one sample fits into .* with nothing recomputed"):
+        fitroom.plan(deep, "max", budget=int(0.9 * one_bytes), gpu="L4", keep="remat")
 
 
 def test_the_fallbacks_take_less_and_less(model):

@@ -4,9 +4,11 @@ import keras
 import pytest
 
 import fitroom
+from fitroom.estimating.step import NO_LIMIT_BYTES
 from fitroom.planning.largest_batch import LargestBatch
 from fitroom.planning.result import Plan
-from fitroom.planning.room import NO_LIMIT_BYTES, room_of
+from fitroom.planning.room import room_of
+from fitroom.planning.variant import Variant
 from fitroom.recipe import Recipe
 from planning_checks import MIB, dense_net, residual_net
 
@@ -45,6 +47,6 @@ def test_the_largest_batch_fits_as_it_is_and_not_by_what_xla_would_recompute_und
     x = keras.layers.Conv2D(16, 3, padding="same", activation="relu")(keras.layers.MaxPooling2D()(x))
     model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.GlobalAveragePooling2D()(x)))
     room = room_of("64MiB", "T4", "jax")
-    search = LargestBatch(model, room, precision="float32", optimizer=None, loss=None, say=lambda _: None)
+    search = LargestBatch(model, room, Variant(precision="float32"), optimizer=None, loss=None, say=lambda _: None)
     found = fitroom.estimate(model, search.plain(), recipe=Recipe(remat="none"), gpu="T4", limit=NO_LIMIT_BYTES)
     assert 0.9 * room.usable_bytes < found.required_bytes <= room.usable_bytes

@@ -1,5 +1,8 @@
 """What estimating in graph mode asks of a model and says of it: run by `test_tensorflow_graph.py`."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -277,3 +280,22 @@ def test_a_step_that_cannot_be_cut_is_not_estimated_in_parts():
     model.compile("sgd", "mse")
     with pytest.raises(fitroom.FitroomError, match="train_step"):
         estimate(model, recipe=parts_of(16))
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_an_estimate_does_not_keep_the_models_values(micro_batch):
+    def handle():
+        model = classifier()
+        estimate(model, 4, recipe=Recipe(jit=False, micro_batch=micro_batch))
+        return weakref.ref(model.trainable_variables[0].value.handle)
+
+    kept = handle()
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_model_with_a_layer_that_xla_cannot_compile_is_planned_without_it():
+    model = keras.Sequential(
+        [keras.Input((SIZE, SIZE, 3)), layers.RandomRotation(0.1), layers.Flatten(), layers.Dense(2)]
+    )
+    assert fitroom.plan(model, 4, gpu="T4").recipe.jit is False

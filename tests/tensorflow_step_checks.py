@@ -4,6 +4,7 @@ Nothing is planted here. TensorFlow waits ten seconds for memory before it gives
 """
 
 import time
+import weakref
 
 import keras
 import numpy as np
@@ -139,3 +140,16 @@ def test_a_step_leaves_neither_gradients_nor_old_weights_behind(micro_batch):
     # Pieces that fill holes count with what is left of the hole: less than one of the two weights.
     tolerance = WEIGHTS_MIB * MIB // 2
     assert settled_bytes(before_bytes, tolerance) == pytest.approx(before_bytes, abs=tolerance)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "jitted"])
+@pytest.mark.parametrize("micro_batch", [8, 4], ids=["whole", "cut"])
+def test_a_model_that_was_trained_and_is_gone_leaves_nothing_behind(micro_batch, jit):
+    def trained():
+        model = heavy()
+        current_backend().stepper(model, jit=jit).train(numbers_for_heavy(), micro_batch)
+        return [weakref.ref(variable.value.handle) for variable in (*model.variables, *model.optimizer.variables)]
+
+    handles = trained()
+    current_backend().release()
+    assert [handle() for handle in handles] == [None] * len(handles)

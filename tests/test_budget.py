@@ -7,6 +7,7 @@ import pytest
 from fitroom.budget import Budget
 from fitroom.errors import InputError
 from fitroom.estimating.cards import find_card
+from fitroom.estimating.estimate import choose_card
 from fitroom.estimating.overhead import context_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
 
@@ -27,6 +28,14 @@ def test_a_card_gives_its_memory_less_context_and_libraries():
     budget = Budget.of("rtx3060", backend="torch")
     assert budget.bytes == card.memory_bytes - context_bytes(card, "torch")
     assert "RTX 3060" in budget.source
+
+
+def test_a_card_in_this_machine_that_the_catalogue_lacks_is_estimated_as_the_default(monkeypatch):
+    unlisted = LiveGpu(index=0, name="NVIDIA GeForce RTX 5055 XT", memory_bytes=12 * GIB, used_bytes=0)
+    monkeypatch.setattr("fitroom.watch.nvml.live_gpus", lambda: (unlisted,))
+    card, notes = choose_card(None)
+    assert card.name == "T4"
+    assert notes == ("NVIDIA GeForce RTX 5055 XT is not in the catalogue: this is for a T4, the default.",)
 
 
 def test_a_bare_number_that_is_a_card_means_the_card():

@@ -94,6 +94,12 @@ def test_a_script_that_is_no_python_is_shown_as_python_shows_it(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_a_script_finds_its_own_file_wherever_it_goes(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text("import os\nos.chdir('/')\nprint(open(__file__).read()[:9])\n")
+    monkeypatch.chdir(tmp_path)
+    assert "import os" in run("-m", "fitroom", "run", "own.py").stdout
+
+
 def test_the_scripts_own_arguments_errors_and_exit_codes_are_its_own(tmp_path):
     script = tmp_path / "own.py"
     script.write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(int(sys.argv[2]))\n")

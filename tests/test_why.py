@@ -126,3 +126,14 @@ def test_times_of_the_device_are_compared_with_each_other_only():
     search.run()
     slower = search.timed(lambda candidate: 3 * candidate.seconds)
     assert "43 samples at once with nothing recomputed would be 1.3 % faster" in why_this(search, slower)
+
+
+def test_what_a_guess_says_is_faster_is_named_where_no_estimate_could_be_spent_on_it(monkeypatch):
+    monkeypatch.setattr("fitroom.planning.search.MOST_ESTIMATES", 1)
+    search = search_of(seconds_of(recomputing=0.1))
+    size, _, why = planned(search)
+    assert size == 22, "a size that surely fits, to learn from"
+    assert (
+        " 43 samples at once with nothing recomputed would be 0.6 % faster, by a guess of its memory that no estimate "
+        "has checked." in why
+    )

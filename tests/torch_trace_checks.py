@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import random
 from collections import Counter
 from itertools import accumulate
 from types import SimpleNamespace
@@ -229,6 +230,68 @@ def test_a_scale_for_each_channel_takes_no_more_than_one_for_all():
 def test_what_cudnn_would_do_in_one_kernel_is_said():
     model = keras.Sequential([keras.Input((4, 8)), layers.LSTM(4, name="recurrent"), layers.Dense(1)])
     assert any("recurrent may run as one cuDNN kernel" in note for note in estimate(model).notes)
+
+
+def test_nothing_recomputed_requires_what_keras_requires():
+    model = convolutions_with_shortcuts()
+    assert estimate(model, 64, recipe=Recipe(remat="none")).required_bytes == estimate(model, 64).required_bytes
+
+
+def test_operations_between_layers_follow_another_precision():
+    def residual():
+        x = inputs = keras.Input((32, 32, 3))
+        x = layers.Conv2D(8, 3, padding="same")(x)
+        x = 2 * x + layers.Conv2D(8, 3, padding="same")(x)
+        return keras.Model(inputs, layers.Dense(5)(layers.GlobalAveragePooling2D()(x)))
+
+    rebuilt = estimate(residual(), 64, recipe=Recipe(precision="mixed_bfloat16"))
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    assert rebuilt.peak_bytes == estimate(residual(), 64).peak_bytes
+
+
+def test_another_precision_leaves_the_seeds_alone():
+    keras.utils.set_random_seed(0)
+    model, before = classifier(), random.getstate()
+    estimate(model, recipe=Recipe(precision="mixed_bfloat16"))
+    assert random.getstate() == before
+
+
+def test_a_step_of_its_own_that_another_precision_would_lose_is_refused():
+    class Own(keras.Model):
+        def __init__(self):
+            inputs = keras.Input((8,))
+            super().__init__(inputs, layers.Dense(2)(inputs))
+
+        def train_step(self, data):
+            return super().train_step(data)
+
+    with pytest.raises(ModelError, match="Own cannot be made of inputs and outputs"):
+        estimate(Own(), recipe=Recipe(precision="mixed_bfloat16"))
+
+
+def test_a_model_within_two_models_is_estimated():
+    inputs = keras.Input((8,))
+    shared = keras.Model(inputs, layers.Dense(8)(inputs * 2.0))
+    one, other = (keras.Model(each, shared(each)) for each in (keras.Input((8,)), keras.Input((8,))))
+    assert estimate(keras.Model(inputs, one(inputs) + other(inputs))).peak_bytes
+
+
+def test_losses_that_layers_add_do_not_stay():
+    class Adding(layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.mean(x))
+            return x
+
+    inputs = keras.Input((8,))
+    model = keras.Model(inputs, layers.Dense(2)(Adding()(inputs)))
+    estimate(model)
+    assert model.losses == []
+
+
+def test_a_limit_above_what_the_card_has_is_noted():
+    model = classifier()
+    assert "T4 has 15.00 GiB, less than the limit of 40.00 GiB." in estimate(model, gpu="T4", limit="40GiB").notes
+    assert not any("less than the limit" in note for note in estimate(model, gpu="T4", limit="14GiB").notes)
 
 
 def test_predict_keeps_nothing_for_a_backward_pass():
