@@ -42,6 +42,9 @@ which `cap` has not run it."""
 
 _KEPT_OF_A_TRIAL = ("runs", "limit_bytes", "allocator_limit_bytes", "peak_bytes")
 
+_TELLING = ("by allocator", "failed to allocate", "RESOURCE_EXHAUSTED", "OutOfMemoryError", "}}]]")
+"""What lines of an error have that tell of memory, or of the operation for which there was none."""
+
 _BYTES_A_PIXEL = {"Xception": 3000, "VGG16": 3300, "InceptionV3": 1600, "EfficientNetB3": 3600, "EfficientNetV2S": 2400}
 """Roughly, in float32, for knowing how many processes the card has room for."""
 
@@ -211,7 +214,7 @@ def run_capped(case: Case, limit_bytes: int) -> dict[str, Any]:
     if "stats" in found:  # a fraction of the card is not to the byte, so say what JAX made of it
         kept["allocator_limit_bytes"] = found["stats"]["bytes_limit"]
     runs = "peak_bytes" in found
-    why_not = {} if runs else {"error": found["error"][-600:]}
+    why_not = {} if runs else {"error": what_went_wrong(found["error"])}
     return {"name": case.name, "limit_bytes": limit_bytes, "runs": runs} | kept | why_not
 
 
@@ -242,6 +245,13 @@ def run_child(command: list[str], environment: dict[str, str]) -> dict[str, Any]
         return json.loads(lines[-1][7:])
     print(finished.stderr, file=sys.stderr)
     return {"error": finished.stderr[-3000:]}
+
+
+def what_went_wrong(stderr: str) -> str:
+    """The lines of an error that tell of memory, or the last one: not where on that machine which file lies."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if any(words in line for words in _TELLING)]
+    return "\n".join(telling or lines[-1:])[-600:]
 
 
 def jax_fraction(limit_bytes: int) -> str:
