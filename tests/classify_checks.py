@@ -276,3 +276,17 @@ def test_a_sigmoid_for_each_class_is_taken_as_it_stands(tmp_path):
     picture = class_folders(tmp_path, {"red": 1}) / "red" / "000.jpg"
     found = model.predict([picture])
     assert [probability for _, probability in found[0]["top"]] == pytest.approx([0.5] * 3)
+
+
+def test_a_model_that_does_not_tell_what_it_takes_is_refused(tmp_path, monkeypatch):
+    class Untold(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = layers.Dense(3)
+
+        def call(self, x):
+            return self.out(keras.ops.mean(x, axis=(1, 2)))
+
+    monkeypatch.setattr("fitroom.models.source.load_model", lambda source: Untold())
+    with pytest.raises(ModelError, match="takes what it does not tell"):
+        load_classifier(saved(tmp_path / "own.keras", (32, 32, 3), layers.Dense(3)))

@@ -450,3 +450,23 @@ def test_validation_has_no_more_at_once_than_the_recipe_says(monkeypatch):
     recipe = fitroom.Recipe(micro_batch=4)
     fitroom.fit(model, *samples(16), batch_size=16, validation_data=samples(16), verbose=0, recipe=recipe)
     assert sizes == [4]
+
+
+@pytest.mark.parametrize(("own", "at_once", "of_validation"), [("test_step", 4, 16), ("train_step", 16, 48)])
+def test_validation_of_a_model_that_cannot_be_cut_there_stays_whole(own, at_once, of_validation):
+    def as_keras_does(self, *arguments):
+        return getattr(keras.Model, own)(self, *arguments)
+
+    inputs = keras.Input((6,))
+    model = type("Own", (keras.Model,), {own: as_keras_does})(inputs, layers.Dense(3)(inputs))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    history = fitroom.fit(
+        model,
+        *samples(16),
+        batch_size=16,
+        validation_data=samples(48),
+        validation_batch_size=of_validation,
+        verbose=0,
+        recipe=fitroom.Recipe(micro_batch=at_once),
+    )
+    assert np.isfinite(history.history["val_loss"]).all()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import keras
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 
 import fitroom
 from fit_checks import assert_same, dense_net, samples, weights_of
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.train.protect import unprotect
+from fitroom.train.run.writer import CheckpointWriter
 
 
 class Stop(Exception):  # noqa: N818
@@ -188,17 +189,41 @@ def test_an_epoch_whose_batches_were_all_done_keeps_its_metrics(undisturbed, tmp
     np.testing.assert_allclose(history.history["loss"], undisturbed[1].history["loss"], rtol=1e-6)
 
 
-def test_a_run_that_a_callback_stopped_before_it_died_trains_no_further_batch(tmp_path):
+def test_an_epoch_whose_batches_were_all_done_keeps_what_the_models_own_step_told(tmp_path):
+    class Telling(keras.Model):
+        def train_step(self, *arguments):
+            found = super().train_step(*arguments)
+            if isinstance(found, dict):
+                return {"mine": found["loss"]}
+            return {"mine": found[0]["loss"]}, found[1]
+
+    def told(run_dir, *callbacks):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((6,))
+        model = Telling(inputs, keras.layers.Dense(3)(inputs))
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return fitroom.fit(
+            model, *samples(), batch_size=10, epochs=3, verbose=0, seed=5, callbacks=list(callbacks), run_dir=run_dir
+        ).history
+
+    whole = told(tmp_path / "whole", At(99, stop))
+    with pytest.raises(SystemExit):
+        told(tmp_path / "run", At(10, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    resumed = told(tmp_path / "run", At(99, stop))
+    assert set(resumed) == {"mine"}
+    np.testing.assert_allclose(resumed["mine"], whole["mine"], rtol=1e-5)
+
+
+def test_a_run_that_a_callback_stopped_before_it_died_trains_no_further_batch(tmp_path, monkeypatch):
     def stop_training():
         stopping.model.stop_training = True
 
-    def written():  # a checkpoint is left out while the one before it is being written
-        time.sleep(0.5)
-
+    # A checkpoint would be left out while the one before it is being written.
+    monkeypatch.setattr(CheckpointWriter, "is_busy", False)
     stopping, dying = At(2, stop_training), keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: stop())
     with pytest.raises(Stop):
-        trained(tmp_path / "run", callbacks=[stopping, At(2, written), dying])
-    model, _ = trained(tmp_path / "run", callbacks=[At(99, stop), At(99, stop), keras.callbacks.LambdaCallback()])
+        trained(tmp_path / "run", callbacks=[stopping, dying])
+    model, _ = trained(tmp_path / "run", callbacks=[At(99, stop), keras.callbacks.LambdaCallback()])
     assert int(model.optimizer.iterations) == 2
 
 
@@ -255,10 +280,10 @@ class Paired(keras.Model):
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="there a step has one optimizer's state")
 def test_further_optimizers_of_a_model_go_on_too(tmp_path):
-    def trained_pair(run_dir, *callbacks):
+    def trained_pair(run_dir, *callbacks, second=None):
         keras.utils.set_random_seed(3)
         model = Paired()
-        model.compile([keras.optimizers.Adam(0.05), keras.optimizers.SGD(0.05, momentum=0.9)])
+        model.compile([keras.optimizers.Adam(0.05), second or keras.optimizers.SGD(0.05, momentum=0.9)])
         options = {"batch_size": 10, "epochs": 3, "verbose": 0, "seed": 5, "checkpoint_batches": 1}
         fitroom.fit(model, samples()[0], callbacks=list(callbacks), run_dir=run_dir, **options)
         return model
@@ -266,6 +291,17 @@ def test_further_optimizers_of_a_model_go_on_too(tmp_path):
     whole = trained_pair(tmp_path / "whole", At(99, stop))
     with pytest.raises(Stop):
         trained_pair(tmp_path / "run", At(7, stop))
+    for other in (keras.optimizers.Adam(0.05), keras.optimizers.SGD(0.05), keras.optimizers.RMSprop(0.05)):
+        with pytest.raises(fitroom.InputError, match=r"The checkpoint is of another model: .*helper1/"):
+            trained_pair(tmp_path / "run", At(99, stop), second=other)
     again = trained_pair(tmp_path / "run", At(99, stop))
     assert [int(each.iterations) for each in again.each_optimizer] == [15, 15]
     assert_same(weights_of(again), weights_of(whole), rtol=0, atol=0)
+
+
+def test_further_optimizers_are_found_wherever_a_model_holds_them():
+    model = dense_net()
+    others = [keras.optimizers.SGD() for _ in range(4)]
+    model.one, model.two = others[0], (others[1], {"within": [others[2]]})
+    model.three = {"deep": (others[3], others[0])}
+    assert {id(each) for each in helpers_of(model)} == {id(each) for each in others}

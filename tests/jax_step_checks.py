@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
+from jax.experimental.sparse import BCOO
 from keras import layers
 
 import fitroom
@@ -31,7 +32,7 @@ from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import NoRoomError, StateLostError
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.step import StepRequest
-from fitroom.train.batch import cut_sizes
+from fitroom.train.batch import Batch, cut_sizes
 from step_cases import FIRST, LATER, compiled, dense, dense_batch, mean_of_each, state_of, tagger
 from step_checks import assert_close, assert_identical
 
@@ -660,6 +661,17 @@ def test_a_model_that_cannot_be_cut_is_not_estimated_as_if_it_could():
 
     with pytest.raises(ModelError, match="train_step"):
         fitroom.estimate(dense(kind=OwnStep), 20, recipe=Recipe(micro_batch=5), gpu="T4")
+
+
+def test_a_sparse_batch_says_why_it_stays_whole():
+    inputs = keras.Input((4,), sparse=True)
+    model = keras.Model(inputs, layers.Dense(1)(inputs))
+    model.compile("sgd", "mse")
+    stepper, x = stepper_of(model), BCOO.fromdense(np.eye(4, dtype="float32"))
+    stepper.train(Batch(x=x, y=np.ones((4, 1), "float32")), 4)
+    assert "sparse" in stepper.why_whole()
+    with pytest.raises(ModelError, match="sparse"):
+        stepper.train(Batch(x=x, y=np.ones((4, 1), "float32")), 2)
 
 
 def test_own_losses_and_masks_are_estimated_without_data():

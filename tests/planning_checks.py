@@ -250,6 +250,21 @@ def test_a_batch_that_cannot_be_cut_is_planned_whole_and_why_is_said(model):
     assert "The batch cannot be cut: the model brings its own `train_step`." in plan.notes
 
 
+def test_a_loss_without_a_reduction_is_planned_whole_before_keras_has_seen_a_batch(model):
+    model = keras.Model(model.inputs, model.outputs)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(reduction="none"))
+    plan = planner(4096 * MIB, model).plan()
+    assert {one.micro_batch for one in plan.frontier} == {64}
+    assert "has no reduction" in " ".join(plan.notes)
+
+
+def test_a_loss_of_kerass_that_may_couple_samples_is_noted_where_the_batch_is_cut(model):
+    model = keras.Model(model.inputs, model.outputs)
+    for loss, is_noted in (("dice", True), ("sparse_categorical_crossentropy", False)):
+        model.compile("adam", loss)
+        assert (f"Whether the loss '{loss}' can be cut" in " ".join(planner(40 * MIB, model).plan().notes)) == is_noted
+
+
 def test_a_loss_of_the_users_own_is_noted_where_the_batch_is_cut(model):
     def couples(y_true, y_pred):
         return keras.ops.mean(keras.ops.matmul(y_pred, keras.ops.transpose(y_pred)), axis=-1)

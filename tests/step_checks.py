@@ -197,7 +197,7 @@ def test_a_model_with_a_step_or_loss_of_its_own_is_trained_whole_and_never_cut(k
     model, twin = dense(kind=kind), dense(kind=kind)
     batch = dense_batch(FIRST)
     stepper = step_of(model)
-    assert name in stepper.why_whole
+    assert name in stepper.why_whole()
     with pytest.raises(ModelError, match=name):
         stepper.train(batch, 7)
     logs = numbers(stepper.train(batch, FIRST))
@@ -209,7 +209,7 @@ def test_a_model_with_a_step_or_loss_of_its_own_is_trained_whole_and_never_cut(k
 def test_other_models_say_nothing_against_being_cut():
     stepper = step_of(dense())
     stepper.prepare(dense_batch(FIRST))
-    assert stepper.why_whole is None
+    assert stepper.why_whole() is None
 
 
 # What a forward pass changes.

@@ -1,6 +1,5 @@
 """What estimating in graph mode asks of a model and says of it: run by `test_tensorflow_graph.py`."""
 
-import gc
 import weakref
 
 import keras
@@ -15,6 +14,7 @@ from fitroom.backends.prepared import prepared
 from fitroom.backends.tensorflow.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.graph.program import program_of
 from fitroom.backends.tensorflow.lent_values import lent_values
+from fitroom.backends.tensorflow.memory import release
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.step import training_step
 from fitroom.estimating.cards import find_card
@@ -282,15 +282,15 @@ def test_a_step_that_cannot_be_cut_is_not_estimated_in_parts():
         estimate(model, recipe=parts_of(16))
 
 
-@pytest.mark.parametrize("micro_batch", [None, 2])
-def test_an_estimate_does_not_keep_the_models_values(micro_batch):
+@pytest.mark.parametrize(("micro_batch", "remat"), [(None, None), (2, None), (None, "blocks")])
+def test_an_estimate_does_not_keep_the_models_values(micro_batch, remat):
     def handle():
         model = classifier()
-        estimate(model, 4, recipe=Recipe(jit=False, micro_batch=micro_batch))
+        estimate(model, 4, recipe=Recipe(jit=False, micro_batch=micro_batch, remat=remat))
         return weakref.ref(model.trainable_variables[0].value.handle)
 
     kept = handle()
-    gc.collect()
+    release()
     assert kept() is None
 
 

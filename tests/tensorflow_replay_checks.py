@@ -1,5 +1,7 @@
 """Replayed steps beside real ones on TensorFlow's limited CPU allocator: run by `test_tensorflow_graph.py`."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import keras
@@ -124,6 +126,9 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
     with prepared(model, request, lent_zeros) as ready:
         measured_bytes = measured_peak_bytes(training_step(ready), jit=False, device="CPU:0")
+        lent = [weakref.ref(variable.value.handle) for variable in ready.model.variables]
+    gc.collect()
+    assert not any(handle() for handle in lent)
     after = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
     assert all(np.array_equal(was, now) for was, now in zip(before, after, strict=True))
     assert measured_bytes == pytest.approx(replayed(model)[0].peak_bytes, rel=TOLERANCE)

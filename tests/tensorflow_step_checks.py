@@ -14,6 +14,7 @@ from keras import layers
 
 from fitroom.backends.choose import current_backend
 from fitroom.backends.tensorflow import stepper as stepper_module
+from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 from step_cases import state_of
 from step_checks import assert_close, assert_identical, numbers
@@ -143,11 +144,13 @@ def test_a_step_leaves_neither_gradients_nor_old_weights_behind(micro_batch):
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "jitted"])
-@pytest.mark.parametrize("micro_batch", [8, 4], ids=["whole", "cut"])
-def test_a_model_that_was_trained_and_is_gone_leaves_nothing_behind(micro_batch, jit):
+@pytest.mark.parametrize(("micro_batch", "recomputes"), [(8, 0), (4, 0), (8, 1)], ids=["whole", "cut", "remat"])
+def test_a_model_that_was_trained_and_is_gone_leaves_nothing_behind(micro_batch, recomputes, jit):
     def trained():
         model = heavy()
-        current_backend().stepper(model, jit=jit).train(numbers_for_heavy(), micro_batch)
+        segments = [(layer.name, layer.name) for layer in model.layers[:recomputes]]
+        stepper = current_backend().stepper(model, jit=jit, remat=Remat(segments=segments) if segments else None)
+        stepper.train(numbers_for_heavy(), micro_batch)
         return [weakref.ref(variable.value.handle) for variable in (*model.variables, *model.optimizer.variables)]
 
     handles = trained()

@@ -153,3 +153,24 @@ def test_gradients_come_in_the_order_of_the_backward_pass():
     model._symbolic_build(data_batch=batch.data())
     gradients, _ = StepFunctions(model, Objective(model)).gradients(as_tensors(batch).data())
     assert [each.shape for each in gradients] == [each.shape for each in reversed(model.trainable_weights)]
+
+
+@pytest.mark.parametrize("micro_batch", [8, 4], ids=["whole", "cut"])
+def test_batches_of_many_sizes_share_few_graphs(micro_batch):
+    traced = []
+
+    class Noted(layers.Layer):
+        def call(self, x):
+            traced.append(x.shape)
+            return x
+
+    model = keras.Sequential([keras.Input((None, 2)), Noted(), layers.GlobalAveragePooling1D(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    stepper = current_backend().stepper(model, jit=False)
+    for length in range(3, 15):
+        batch = Batch(x=np.ones((8, length, 2), "float32"), y=np.ones((8, 1), "float32"))
+        if length == 4:
+            traced.clear()  # what building the model took
+        stepper.train(batch, micro_batch)
+        stepper.test(batch, micro_batch)
+    assert 0 < len(traced) <= 10

@@ -132,8 +132,9 @@ def test_a_plan_is_saved_and_loads_again(tmp_path):
     assert again.estimate.by_phase == plan.estimate.by_phase
     for text in ("{}", "no JSON", '{"schema_version": 99}'):
         file.write_text(text)
-        with pytest.raises(InputError):
+        with pytest.raises(InputError) as refused:
             Plan.load(file)
+    assert "make the plan anew" in refused.value.hint, "the last one is a plan, of another version"
 
 
 def test_a_condensed_timeline_says_the_same_of_its_peak():

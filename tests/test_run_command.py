@@ -100,6 +100,14 @@ def test_a_script_finds_its_own_file_wherever_it_goes(tmp_path, monkeypatch):
     assert "import os" in run("-m", "fitroom", "run", "own.py").stdout
 
 
+def test_an_error_is_shown_as_python_shows_it_wherever_the_script_went(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text("import os\nos.chdir('/')\nraise KeyError('mine')\n")
+    monkeypatch.chdir(tmp_path)
+    said = run("-m", "fitroom", "run", "own.py").stderr
+    assert "own.py" in said
+    assert "runpy" not in said
+
+
 def test_the_scripts_own_arguments_errors_and_exit_codes_are_its_own(tmp_path):
     script = tmp_path / "own.py"
     script.write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(int(sys.argv[2]))\n")

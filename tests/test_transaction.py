@@ -71,6 +71,13 @@ def test_validation_begins_at_what_training_found():
     assert steps.out_of_memory_count == 2
 
 
+def test_validation_that_cannot_be_cut_says_why_where_it_does_not_fit():
+    steps = transaction(samples_that_fit=20)
+    steps.stepper = FakeStepper(steps.backend._gpu_memory, why_whole="the model brings its own `test_step`")
+    with pytest.raises(OutOfMemoryError, match=r"in validation with a batch of 64, .* its own `test_step`"):
+        steps.test(batch_of(64))
+
+
 def test_one_sample_that_does_not_fit_says_what_there_was_and_what_to_try():
     steps = transaction(samples_that_fit=0)
     with pytest.raises(OutOfMemoryError) as raised:
@@ -223,7 +230,7 @@ def test_a_batch_that_cannot_be_cut_is_recomputed_all_the_same():
 
         def stepper_of(recipe):
             stepper = made(recipe)
-            stepper.why_whole = "the model brings its own `train_step`"
+            stepper.whole_because = "the model brings its own `train_step`"
             return stepper
 
         steps._stepper_of, steps.stepper = stepper_of, stepper_of(Recipe())

@@ -256,15 +256,17 @@ def test_another_precision_leaves_the_seeds_alone():
     assert random.getstate() == before
 
 
-def test_a_step_of_its_own_that_another_precision_would_lose_is_refused():
+@pytest.mark.parametrize("method", ["train_step", "compute_loss", "call"])
+def test_a_method_of_its_own_that_another_precision_would_lose_is_refused(method):
     class Own(keras.Model):
         def __init__(self):
             inputs = keras.Input((8,))
             super().__init__(inputs, layers.Dense(2)(inputs))
 
-        def train_step(self, data):
-            return super().train_step(data)
+    def as_keras_does(self, *arguments, **named):
+        return getattr(super(Own, self), method)(*arguments, **named)
 
+    setattr(Own, method, as_keras_does)
     with pytest.raises(ModelError, match="Own cannot be made of inputs and outputs"):
         estimate(Own(), recipe=Recipe(precision="mixed_bfloat16"))
 

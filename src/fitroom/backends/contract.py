@@ -15,6 +15,7 @@ from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
+StepName = Literal["train_step", "test_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +58,8 @@ class Stepper(Protocol):
     batches_ahead: int
     """How many batches may wait ahead of the one that is being worked on."""
 
-    @property
-    def why_whole(self) -> str | None:
-        """Why batches of this model cannot be cut, or None where they can."""
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
 
     def trust(self, samples: int) -> None:
         """An estimate found room for so many samples at once: where there is a choice, they need no cautious trial."""

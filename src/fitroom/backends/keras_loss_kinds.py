@@ -33,12 +33,17 @@ def is_kerass(thing: Any) -> bool:
     return str(getattr(thing, "__module__", "")).startswith("keras.")
 
 
+def is_separable(loss: Any) -> bool:
+    """Whether a loss, an object or a function, is known to take each sample by itself."""
+    function = getattr(loss, "fn", loss)
+    is_own = not is_kerass(function) or (function is not loss and not is_kerass(type(loss)))
+    is_along_samples = getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1  # it may be
+    return not is_own and not is_along_samples and getattr(function, "__name__", "") in _SEPARABLE
+
+
 def kind_of(loss: Any, *, may_mask: bool) -> Kind | None:
     """What is known of a loss without trying it."""
-    function = getattr(loss, "fn", None)
-    if not (is_kerass(type(loss)) and is_kerass(function)) or getattr(function, "__name__", "") not in _SEPARABLE:
-        return None
-    if getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1:  # along the samples, it may be
+    if not is_separable(loss):
         return None
     if loss.reduction == "sum":
         return "sum"

@@ -10,11 +10,12 @@ regularisers know no samples: both count by the share of the samples.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from fitroom.backends.keras_loss_kinds import Kind, divisor_of, is_kerass, kind_of, may_mask
+from fitroom.backends.contract import StepName
+from fitroom.backends.keras_loss_kinds import Kind, divisor_of, is_kerass, is_separable, kind_of, may_mask
 from fitroom.backends.keras_served_losses import losses_served_by
 from fitroom.backends.keras_tried_losses import TRIED_SAMPLES, TriedLosses, weight_of
 from fitroom.errors import ModelError
@@ -31,36 +32,29 @@ class Objective:
         self.model = model
         self._kinds: tuple[Kind, ...] | None = None
 
-    @property
-    def why_whole(self) -> str | None:
-        """Why a batch of this model cannot be cut, or None where it can as far as one sees without data."""
-        for name in ("train_step", "compute_loss"):
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """Why a batch of this model cannot be cut for a step, or None where it can as far as one sees without data."""
+        for name in (step, "train_step", "compute_loss"):
             if not is_kerass(getattr(type(self.model), name)):
                 return f"the model brings its own `{name}`"
         if any(getattr(variable, "overwrite_with_gradient", False) for variable in self.model.trainable_variables):
             return "weights are overwritten with their gradients, as in float8"
         if any(getattr(layer, "stateful", False) for layer in self.model._flatten_layers()):
             return "a layer keeps its state from batch to batch"
-        if self.model._compile_loss is None or not self.model._compile_loss.built:
-            return None
-        for loss in self._losses():
-            if loss.reduction in (None, "none"):
+        for loss in self._given_losses():
+            if getattr(loss, "reduction", "") in (None, "none"):
                 return f"the loss {loss.name!r} has no reduction"
         return None
 
     @property
     def untried_losses(self) -> list[str]:
-        """Losses that Keras did not bring, which are tried on data before a batch is cut."""
-        import keras
+        """Losses that are tried on data before a batch is cut, by their names."""
+        untried = [loss for loss in self._given_losses() if not is_separable(loss)]
+        return [str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)) for loss in untried]
 
-        losses = keras.tree.flatten(getattr(self.model, "loss", None))
-        brought = [loss for loss in losses if callable(loss) and not is_kerass(loss)]
-        return [str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)) for loss in brought]
-
-    def check_can_cut(self, step: Literal["train_step", "test_step"]) -> None:
+    def check_can_cut(self, step: StepName) -> None:
         """Raise ModelError where a batch cannot be cut for this step of Keras's."""
-        own = not is_kerass(getattr(type(self.model), step))
-        if why := f"the model brings its own `{step}`" if own else self.why_whole:
+        if why := self.why_whole(step):
             raise ModelError(
                 f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",
                 hint="leave `micro_batch` out, and choose a batch_size that fits whole",
@@ -175,6 +169,15 @@ class Objective:
         if self.model._compile_loss is not None:
             for tracker, value in zip(self.model._compile_loss.metrics, values, strict=False):
                 tracker.update_state(value, sample_weight=num_samples)
+
+    def _given_losses(self) -> list[Any]:
+        """The losses, as objects or functions, also before Keras has seen a batch."""
+        import keras
+
+        if self.model._compile_loss is not None and self.model._compile_loss.built:
+            return self._losses()
+        given = keras.tree.flatten(getattr(self.model, "loss", None))
+        return [keras.losses.get(loss) for loss in given if loss is not None]
 
     def _losses(self) -> list[Any]:
         if self.model._compile_loss is None:

@@ -1,5 +1,6 @@
 """The names of Keras's optimizers, and those that a model holds."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from fitroom.errors import UnknownNameError
@@ -20,12 +21,15 @@ def helpers_of(model: Any) -> list[Any]:
     import keras
 
     held = [value for name, value in vars(model).items() if name not in ("optimizer", "_optimizer")]
-    nested = [part for value in held if isinstance(value, (list, dict)) for part in _parts(value)]
-    found = [value for value in (*held, *nested) if isinstance(value, keras.optimizers.Optimizer)]
+    found = [value for value in _all_parts(held) if isinstance(value, keras.optimizers.Optimizer)]
     helpers = {id(helper): helper for helper in found}  # on TensorFlow Keras has them twice
     helpers.pop(id(getattr(model, "optimizer", None)), None)
     return list(helpers.values())
 
 
-def _parts(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else list(value)
+def _all_parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _all_parts(part)
+    else:
+        yield value

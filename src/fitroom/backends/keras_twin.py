@@ -28,6 +28,10 @@ def without_values() -> Iterator[None]:
         global_state.set_global_attribute(_WAITING, before)
 
 
+_OWN = ("call", "compute_loss", "train_step")
+"""What a model of the user's may bring, and a twin that is made of its inputs and outputs would be without."""
+
+
 def twin_in_precision(model: Any, policy: str | None) -> Any:
     """The model itself, or a twin whose layers follow another dtype policy."""
     current = precision_of(model)
@@ -45,7 +49,7 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
 
     try:
         twin = _twin(model, clone_function=follow_policy, recursive=True)
-        if type(twin) is not type(model) and type(twin).train_step is not type(model).train_step:
+        if any(getattr(type(twin), name) is not getattr(type(model), name) for name in _OWN):
             raise TypeError(f"{type(model).__name__} cannot be made of inputs and outputs")
     except Exception as error:
         raise ModelError(

@@ -61,11 +61,12 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
 
     model = load_model(ModelSource(text=str(file), unsafe=unsafe, values=True))
     network = Network(model=model, weights=OWN_WEIGHTS, has_learnt=True)
-    takes, gives = ([tuple(each.shape) for each in ends] for ends in (model.inputs, model.outputs))
-    size = job.get("image_size") or (takes[0][1] if len(takes[0]) == 4 else None)
+    ends = (getattr(model, name, None) or [] for name in ("inputs", "outputs"))
+    takes, gives = ([(None, *each.shape[1:]) for each in tensors] for tensors in ends)
+    size = job.get("image_size") or (takes[0][1] if takes and len(takes[0]) == 4 else None)
     if takes not in ([(None, size, size, 3)], [(None, None, None, 3)]) or not size or not _is_a_number_a_class(gives):
         raise ModelError(
-            f"{file} takes {', '.join(map(str, takes))} and gives {', '.join(map(str, gives))}. "
+            f"{file} takes {_listed(takes)} and gives {_listed(gives)}. "
             "Expected: pictures (None, size, size, 3), and a number for each of two classes or more.",
             hint="give a classifier of pictures of a fixed size",
         )
@@ -78,6 +79,10 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
         resize=job.get("options", {}).get("resize", "crop"),
         gives_probabilities=network.gives_probabilities,
     )
+
+
+def _listed(shapes: Sequence[tuple[int | None, ...]]) -> str:
+    return ", ".join(map(str, shapes)) or "what it does not tell"
 
 
 def _is_a_number_a_class(gives: Sequence[tuple[int | None, ...]]) -> bool:

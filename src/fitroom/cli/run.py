@@ -37,14 +37,15 @@ def command(micro_batch: int | None, run_dir: str | None, script: Path, argument
     recipe = Recipe(micro_batch=micro_batch) if micro_batch else None
     when_keras_is_imported(lambda: serve(recipe=recipe, run_dir=run_dir))
     click.echo(f"fitroom: running {script} with model.fit protected against out-of-memory", err=True)
+    script = script.absolute()  # `__file__` outlives a change of folder
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script.absolute()), run_name="__main__")  # `__file__` outlives a change of folder
+        runpy.run_path(str(script), run_name="__main__")
     except FitroomError:
         raise
     except Exception as error:
-        _print_as_python_would(error, script.absolute())
+        _print_as_python_would(error, script)
         sys.exit(1)
 
 

@@ -89,7 +89,7 @@ class Planner:
         )
         self._has_statistics = has_batch_statistics(question.model)
         objective = Objective(question.model)
-        self._why_whole = objective.why_whole
+        self._why_whole = objective.why_whole()
         self._untried_losses = objective.untried_losses if question.loss is None else []
         self._models: dict[int | None, Any] = {None: question.model}
         self._covers: dict[Any, Covers | None] = {}

@@ -128,6 +128,8 @@ class Plan:
         try:
             data = json.loads(Path(file).read_text(encoding="utf-8"))
             return cls.from_dict(data)
+        except InputError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"No plan could be read from {str(file)!r}: {error}",

@@ -5,8 +5,9 @@ has a size of its own, and that a run can begin in the middle of an epoch.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from fitroom.train.events import Events
@@ -46,6 +47,9 @@ class Keeper:
     records = False
     """Whether it wants to know in which state each batch was made."""
 
+    last_logs: Mapping[str, Any] = MappingProxyType({})
+    """Of the last batch that an unfinished run had done in its epoch."""
+
     def starts_at(self) -> Position | None:
         """Where an unfinished run was, or None where there is none."""
         return None
@@ -62,7 +66,7 @@ class Keeper:
     def opened(self) -> None:
         """The batches of an epoch are at hand, and none is made yet."""
 
-    def batch_done(self, position: Position, batch: Prefetched) -> None:
+    def batch_done(self, position: Position, batch: Prefetched, logs: Mapping[str, Any]) -> None:
         """A batch was trained, and callbacks know; `position` is the next one."""
 
     def epoch_done(self, position: Position) -> None:
@@ -133,12 +137,12 @@ class Loop:
                 logs = self.transaction.train(item.batch)
                 watch.look(logs, position.epoch, number)
                 self.callbacks.on_train_batch_end(number, logs)
-                self.keeper.batch_done(Position(epoch=position.epoch, batch=number + 1), item)
+                self.keeper.batch_done(Position(epoch=position.epoch, batch=number + 1), item, logs)
                 if self.model.stop_training:
                     break
         watch.look(logs, position.epoch, None)
         if not logs and position.batch:  # all batches were done before it was killed
-            logs = self.model.get_metrics_result()
+            logs = dict(self.keeper.last_logs)
         return self._results(logs)
 
     def _validated(self, validation: Validation) -> dict[str, Any]:

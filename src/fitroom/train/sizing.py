@@ -58,11 +58,6 @@ class Sizing:
         """The recipe in force, with the micro-batch in force."""
         return self._at((self.number, self.current))
 
-    @property
-    def found(self) -> int | None:
-        """The most samples at once, where running out of memory has taught it; otherwise None."""
-        return self.recipe.micro_batch if self.number or self.current is not None else None
-
     def samples_at_once(self, batch_size: int) -> int:
         """For a batch of this size."""
         return _least(self.recipe.micro_batch, batch_size)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fitroom.backends.contract import Backend, Stepper
+from fitroom.backends.contract import Backend, StepName, Stepper
 from fitroom.errors import OutOfMemoryError
 from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
@@ -15,6 +15,7 @@ from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
 _OF_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
+_NAMES: dict[StepName, str] = {"train_step": "training", "test_step": "validation"}
 _Step = Callable[[int], dict[str, Any]]
 """One batch with at most so many samples at once."""
 
@@ -56,6 +57,7 @@ class Transaction:
         self._stepper_of, self._remat = stepper_of, self.training.recipe.remat
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
+        self._has_cut = False
 
     def train(self, batch: Batch) -> dict[str, Any]:
         """One optimizer update from one batch, whatever it takes."""
@@ -64,8 +66,9 @@ class Transaction:
             self._follow(self.training.recipe)
             return self.stepper.train(batch, samples)
 
-        logs = self._done(step, batch, self.training, "training")
+        logs = self._done(step, batch, self.training, "train_step")
         size = self.training.samples_at_once(batch.size)
+        self._has_cut |= size < batch.size
         if size < batch.size and self.batch_statistics():
             largest = cut_sizes(batch.size, size)[0]
             said = BATCH_STATISTICS.format(samples=f"{largest} sample{'s' if largest > 1 else ''}")
@@ -74,16 +77,17 @@ class Transaction:
         return logs
 
     def test(self, batch: Batch) -> dict[str, Any]:
-        """One batch of validation. Its size begins at what training has or found, and never changes that."""
-        if self.testing.current is None:
-            self.testing.current = self.training.found or self.training.recipe.micro_batch
-        return self._done(lambda samples: self.stepper.test(batch, samples), batch, self.testing, "validation")
+        """One batch of validation. Its size begins at that of training, where that cuts, and never changes it."""
+        cuts = self._has_cut or self.training.current is not None
+        if self.testing.current is None and cuts and self.stepper.why_whole("test_step") is None:
+            self.testing.current = self.training.recipe.micro_batch
+        return self._done(lambda samples: self.stepper.test(batch, samples), batch, self.testing, "test_step")
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
         return self.stepper.ahead(batch)
 
-    def _done(self, step: _Step, batch: Batch, sizing: Sizing, what: str) -> dict[str, Any]:
+    def _done(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> dict[str, Any]:
         event: dict[str, Any] | None = None
         failed_at = 0.0
         while True:
@@ -103,10 +107,10 @@ class Transaction:
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
-            before = sizing.recipe.remat
-            if not sizing.failed(samples, can_cut=self.stepper.why_whole is None):
-                raise self._too_large(batch, what, said)
-            event = self._tell(sizing.recipe, before, samples, batch, what, said)
+            before, why_whole = sizing.recipe.remat, self.stepper.why_whole(name)
+            if not sizing.failed(samples, can_cut=why_whole is None):
+                raise self._too_large(batch, _NAMES[name], said, why_whole)
+            event = self._tell(sizing.recipe, before, samples, batch, _NAMES[name], said)
 
     def _follow(self, recipe: Recipe) -> None:
         """Have steps that recompute what the recipe says."""
@@ -133,12 +137,12 @@ class Transaction:
             error=said,
         )
 
-    def _too_large(self, batch: Batch, what: str, said: str) -> OutOfMemoryError:
+    def _too_large(self, batch: Batch, what: str, said: str, why_whole: str | None) -> OutOfMemoryError:
         room = self._room()
-        if self.stepper.why_whole is not None:
+        if why_whole is not None:
             return OutOfMemoryError(
                 f"Out of memory in {what} with a batch of {batch.size}, which cannot be cut into micro-batches: "
-                f"{self.stepper.why_whole}. The framework said: {said}{room}",
+                f"{why_whole}. The framework said: {said}{room}",
                 hint="a smaller batch_size, smaller pictures or mixed precision; what was trained so far is intact",
             )
         return OutOfMemoryError(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fitroom.backends.contract import StepName
 from fitroom.backends.fake.memory import FakeMemory
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
@@ -15,11 +16,15 @@ class FakeStepper:
     batches_ahead = 1
 
     def __init__(self, memory: FakeMemory, *, why_whole: str | None = None, remat: str | Remat | None = None) -> None:
-        self.why_whole = why_whole
+        self.whole_because = why_whole
         self.remat = remat
         self.trained: list[int] = []
         self.tested: list[int] = []
         self._memory = memory
+
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """What it was told."""
+        return self.whole_because
 
     def trust(self, samples: int) -> None:
         """Nothing is tried out."""

@@ -32,12 +32,17 @@ def _taken(array: Any, start: Any, size: int) -> Any:
     return rows.reshape(size, *array.shape[1:])
 
 
+def has_sparse(data: Any) -> bool:
+    """Whether there are sparse tensors in a batch, which has no parts then."""
+    return any(isinstance(leaf, BCOO) for leaf in jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, BCOO)))
+
+
 def over_parts(do: DoPart, carry: Any, data: Any, sizes: Sequence[int], rows: Any, *, looped: bool) -> tuple[Any, Any]:
     """Do something for each part and its row of `rows`: the last carry, and what was stacked.
 
     Parts of one size run in one loop of the compiled program; with `looped` False there is none.
     """
-    if any(isinstance(leaf, BCOO) for leaf in jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, BCOO))):
+    if has_sparse(data):
         raise ModelError(
             "A batch of sparse tensors cannot be cut into micro-batches on JAX.",
             hint="leave `micro_batch` out, and choose a batch_size that fits whole",

@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 
+from fitroom.backends.contract import StepName
 from fitroom.backends.jax.cut_step import CutStep
 from fitroom.backends.jax.order import StepFunction, last_first, of_last_first
+from fitroom.backends.jax.parts import has_sparse
 from fitroom.backends.jax.programs import Programs, programs_of
 from fitroom.backends.jax.remat import recomputed
 from fitroom.backends.jax.room import has_free, has_room, is_scattered
@@ -37,6 +39,7 @@ class JaxStepper:
         self._rematerialisation = Rematerialisation(model, remat, recomputed)
         self.objective = Objective(model)
         self._jit = jit
+        self._is_sparse = False
         self._variables: Groups = ()
         self._programs = Programs()
         self._sending = Sending()
@@ -44,10 +47,9 @@ class JaxStepper:
         """Results of the last step, where nobody has waited for them yet."""
         self._cuts: dict[tuple[str, int, int], CutStep] = {}
 
-    @property
-    def why_whole(self) -> str | None:
-        """Why batches of this model cannot be cut, or None where they can."""
-        return self.objective.why_whole
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        return "its tensors are sparse" if self._is_sparse else self.objective.why_whole(step)
 
     def trust(self, samples: int) -> None:
         """A step is compiled before it runs, and says what it takes."""
@@ -56,6 +58,7 @@ class JaxStepper:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if not self._variables:
             check_has_values(self.model)
+            self._is_sparse = has_sparse(batch.data())
             self.model._symbolic_build(data_batch=batch.data())  # no public name
             if self._jit is None:
                 self._jit = self.model.jit_compile and not self.model.run_eagerly
@@ -111,7 +114,7 @@ class JaxStepper:
         self._settle()
         self._sending.drop()
 
-    def _cut(self, batch: Batch, micro_batch: int, of: Literal["train_step", "test_step"]) -> CutStep | None:
+    def _cut(self, batch: Batch, micro_batch: int, of: StepName) -> CutStep | None:
         """The step of a batch that is cut, or None for one that stays whole."""
         if micro_batch >= batch.size:
             return None

@@ -6,7 +6,12 @@ such a gradient, in the sum over replicas. So each model that was ever trained o
 """
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
+
+import tensorflow as tf
+
+_PLACES: weakref.WeakKeyDictionary[Any, list[SimpleNamespace]] = weakref.WeakKeyDictionary()
 
 
 def let_go_with(owner: Any, graph: Any) -> None:
@@ -14,6 +19,19 @@ def let_go_with(owner: Any, graph: Any) -> None:
     weakref.finalize(owner, _let_go, graph).atexit = False
 
 
+def until_let_go(**values: Any) -> SimpleNamespace:
+    """A place for what a gradient of our own refers to, which is kept as well: it is emptied with its graph."""
+    place = SimpleNamespace(**values)
+    if not tf.executing_eagerly():
+        graph = tf.compat.v1.get_default_graph()
+        while (outer := getattr(graph, "outer_graph", None)) is not None and outer.building_function:
+            graph = outer
+        _PLACES.setdefault(graph, []).append(place)
+    return place
+
+
 def _let_go(graph: Any) -> None:
     graph.function_captures.clear()
     _ = graph.captures  # a list of them is kept beside, and made anew when it is asked for
+    for place in _PLACES.pop(graph, ()):
+        vars(place).clear()

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from fitroom.backends.live_card import card_in_this_machine
+from fitroom.backends.tensorflow.captured import let_go_with
 from fitroom.backends.tensorflow.cut_step import CutStep
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.backends.tensorflow.stepper import TensorFlowStepper
@@ -46,7 +47,8 @@ def measured_peak_bytes(step: TensorFlowStep, *, jit: bool, device: str = "GPU:0
     """The allocator's peak in steady steps, less what was on the device besides the step's own variables."""
     before_bytes = _besides_bytes(step.variables, device)
     batch = _zeros_of(step.specs)
-    run = tf.function(step.function, autograph=False, jit_compile=jit)
+    run = tf.function(step.function, autograph=False, jit_compile=jit).get_concrete_function(batch)
+    let_go_with(run, run.graph)
     return _steady_peak_bytes(lambda: run(batch), before_bytes, device)
 
 

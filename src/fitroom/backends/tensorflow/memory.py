@@ -60,6 +60,7 @@ def release() -> None:
     every variable of the function it was traced in, such as Keras's own `train_function`. Ours let go of them.
     """
     gc.collect()
+    gc.collect()  # what graphs let go of in the first is cycles, too
 
 
 def _logical_devices() -> Iterator[tuple[str, Any, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.captured import let_go_with
@@ -35,16 +36,16 @@ class Program:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
-        tensors = tf.nest.flatten(arguments)
-        if self._eager or not all(isinstance(each, tf.Tensor) for each in tensors):
+        if self._eager:
             return self._run(*arguments)
         # Called by its front door TensorFlow looks at what each argument is, which takes longer than all else here:
         # 5 ms where there are hundreds of them, before the card hears of anything.
-        key = (_form(arguments), *((each._shape_tuple(), each._datatype_enum()) for each in tensors))
+        arguments = tf.nest.map_structure(_as_tensor, arguments)
+        key = (_form(arguments), *map(_kind, tf.nest.flatten(arguments)))
         if key not in self._known:
             self._known[key] = self._traced(arguments)
         known = self._known[key]
-        return known._call_flat(tensors, known.captured_inputs)
+        return known._call_flat(tf.nest.flatten(arguments, expand_composites=True), known.captured_inputs)
 
     def changed(self, *arguments: Any) -> list[Any]:
         """The `tf.Variable`s that a run on such arguments may change; it is traced for that, if it never was."""
@@ -75,6 +76,16 @@ class Program:
             for outer, inner in graph.captures
             if id(outer) in by_handle and any(use.type not in _READING for use in inner.consumers())
         ]
+
+
+def _as_tensor(value: Any) -> Any:
+    return tf.convert_to_tensor(value) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _kind(value: Any) -> Any:
+    """What a graph goes by: of a sparse or ragged tensor not how many values it happens to have."""
+    is_plain = isinstance(value, tf.Tensor)
+    return (value._shape_tuple(), value._datatype_enum()) if is_plain else tf.type_spec_from_value(value)
 
 
 def _form(structure: Any) -> Any:

@@ -11,6 +11,7 @@ from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext  
 
 from fitroom.backends.keras_held_back import HeldBack
 from fitroom.backends.keras_segment import Run, SegmentVariables
+from fitroom.backends.tensorflow.captured import until_let_go
 
 _SCOPE = "recomputed"
 _RECOMPUTED = re.compile(rf"(?:^|/){_SCOPE}(?:_\d+)?/")
@@ -27,10 +28,11 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     """
     owned = (*variables.trainable, *variables.non_trainable, *variables.seeds)
     num_inputs, num_sources = len(inputs), len(inputs) + len(variables.trainable)
+    place = until_let_go(run=run, owned=owned, before=())
 
     def outputs_of(given: Sequence[Any], others: _Values) -> tuple[list[Any], _Values]:
-        with HeldBack([*zip(owned, given[num_inputs:], strict=True), *others]) as scope:
-            outputs = run(given[:num_inputs])
+        with HeldBack([*zip(place.owned, given[num_inputs:], strict=True), *others]) as scope:
+            outputs = place.run(given[:num_inputs])
         return outputs, scope.changes
 
     changes: list[tuple[Any, Any]] = []
@@ -39,14 +41,14 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     def segment(*given: Any) -> Any:
         outputs, changed = outputs_of(given, ())
         changes.extend(changed)
-        before = [(variable, tf.convert_to_tensor(variable._value)) for variable, _ in changed]
+        place.before = [(variable, tf.convert_to_tensor(variable._value)) for variable, _ in changed]
 
         def gradient(*upstream: Any) -> Any:
             again = _not_before(given, upstream)
             with tf.name_scope(_SCOPE), again as (given_again, arrived), tf.GradientTape() as tape:
                 sources = given_again[:num_sources]
                 tape.watch([each for each in sources if each.dtype.is_floating])
-                outputs, _ = outputs_of(given_again, before)
+                outputs, _ = outputs_of(given_again, place.before)
             pairs = [pair for pair in zip(outputs, arrived, strict=True) if pair[0].dtype.is_floating]
             found = tape.gradient([each for each, _ in pairs], sources, output_gradients=[each for _, each in pairs])
             return [*found, *[None] * (len(given) - num_sources)]
@@ -57,6 +59,7 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     for variable, value in changes:
         with tf.name_scope(variable.path.rpartition("/")[0]):  # as if the layer did it
             variable.assign(value)
+    changes.clear()
     return list(outputs)
 
 

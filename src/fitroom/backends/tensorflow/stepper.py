@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fitroom.backends.contract import StepName
 from fitroom.backends.keras_made_with import MadeWith
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
@@ -56,10 +57,9 @@ class TensorFlowStepper:
         self._changed_bytes = 0
         self._updates_in_place = False
 
-    @property
-    def why_whole(self) -> str | None:
-        """Why batches of this model cannot be cut, or None where they can."""
-        return self.objective.why_whole
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        return self.objective.why_whole(step)
 
     @property
     def holds(self) -> bool:
@@ -174,7 +174,7 @@ class TensorFlowStepper:
                 self._updates_in_place = True
         return transaction.run_in_place(self._program(name, may_jit=False), *arguments)
 
-    def _parts(self, batch: Batch, micro_batch: int, step: Any) -> list[Batch]:
+    def _parts(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
         self.objective.check_can_cut(step)
         self.objective.try_losses(batch, self.predict)
         return cut(batch, micro_batch)

@@ -7,13 +7,13 @@ from typing import Any
 import keras
 import torch
 
+from fitroom.backends.contract import StepName
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.torch.parts import Parts
 from fitroom.backends.torch.remat import recomputing
 from fitroom.backends.torch.rollback import Rollback
 from fitroom.backends.torch.transfer import on_device, pinned
-from fitroom.errors import ModelError
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
@@ -38,10 +38,9 @@ class TorchStepper:
         self._cut = Parts(model, self.objective, put)
         self._rollback: Rollback | None = None
 
-    @property
-    def why_whole(self) -> str | None:
-        """Why batches of this model cannot be cut, or None where they can."""
-        return self.objective.why_whole
+    def why_whole(self, step: StepName = "train_step") -> str | None:
+        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        return self.objective.why_whole(step)
 
     def trust(self, samples: int) -> None:
         """A step that does not fit does no harm."""
@@ -53,7 +52,7 @@ class TorchStepper:
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
-        return self.train_parts(self._parts(batch, micro_batch, own="train_step"))
+        return self.train_parts(self._parts(batch, micro_batch, "train_step"))
 
     def train_parts(self, parts: Sequence[Batch]) -> dict[str, Any]:
         """One update from a batch that is cut already."""
@@ -74,7 +73,7 @@ class TorchStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         rollback = self._prepared(batch)
-        parts = self._parts(batch, micro_batch, own="test_step")
+        parts = self._parts(batch, micro_batch, "test_step")
         self._switch(training=False)
         with rollback.all_or_nothing() as before, torch.no_grad():
             if len(parts) > 1:
@@ -111,16 +110,11 @@ class TorchStepper:
         if self.model.training != training:
             self.model.train(training)
 
-    def _parts(self, batch: Batch, micro_batch: int, *, own: str) -> list[Batch]:
+    def _parts(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
         """The parts of a batch, if it can be cut."""
         parts = batch.parts(micro_batch)
         if len(parts) > 1:
-            why = self.why_whole if self._is_kerass(own) else f"the model brings its own `{own}`"
-            if why is not None:
-                raise ModelError(
-                    f"Batches of {self.model.name!r} cannot be cut into micro-batches: {why}.",
-                    hint="leave `micro_batch` out, and choose a batch_size that fits whole",
-                )
+            self.objective.check_can_cut(step)
             self.objective.try_losses(batch, self.predict)
         return parts
 

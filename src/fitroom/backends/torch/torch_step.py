@@ -12,7 +12,6 @@ from fitroom.backends.keras_twin import without_values
 from fitroom.backends.torch.lent_values import torch_dtype
 from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.stepper import TorchStepper
-from fitroom.errors import ModelError
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
@@ -75,11 +74,7 @@ class CutStep(TorchStep):
         stepper = TorchStepper(self.model)
         with without_values():  # a twin in another precision has none, and Keras would count on them
             stepper.prepare(self.parts()[0])
-        if stepper.why_whole is not None:
-            raise ModelError(
-                f"Batches of {self.model.name!r} cannot be cut into micro-batches: {stepper.why_whole}.",
-                hint="leave `micro_batch` out of the recipe",
-            )
+        stepper.objective.check_can_cut("train_step")
 
     def parts(self) -> list[Batch]:
         """The micro-batches, as structures of TensorSpec."""

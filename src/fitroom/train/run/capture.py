@@ -1,6 +1,6 @@
 """The state of a Keras model as arrays on the host, and back; the same on every backend."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from fitroom.errors import InputError
 from fitroom.train.run.fingerprint import stable_path
 
 _GROUPS = ("model", "optimizer", "metrics")
-_TRAINED, _HELPER = "helper{}/trained", "helper{}/{:05d}"
-"""Of the further optimizers that a model may bring: the places of the variables that one trains, and its own variables.
+_HELPER, _TRAINED = "helper{}", "helper{}_trains"
+"""Of the further optimizers that a model may bring: its own variables, and the places of the variables that it trains.
 They are built by their first step, which a run that goes on has yet to do."""
 
 
@@ -26,7 +26,8 @@ def capture_state(model: Any) -> dict[str, Any]:
         trained = [places.get(id(each)) for each in helper._trainable_variables]
         if helper.built and None not in trained:
             found[_TRAINED.format(number)] = np.array(trained, "int64")
-            found |= {_HELPER.format(number, place): _copied(each) for place, each in enumerate(helper.variables)}
+            own = _named(_HELPER.format(number), helper.variables)
+            found |= {name: _copied(variable) for name, variable in own.items()}
     return found
 
 
@@ -36,7 +37,25 @@ def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
     Raises InputError, with nothing changed, where names or shapes differ.
     """
     variables = _variables(model)
-    kept = {name: array for name, array in arrays.items() if name.partition("/")[0] in _GROUPS}
+    _check_same(variables, _of_groups(arrays, _GROUPS))
+    for number, helper in enumerate(helpers_of(model)):
+        trained = arrays.get(_TRAINED.format(number))
+        if trained is None:
+            continue
+        if not helper.built:
+            helper.build([model.variables[place] for place in trained])
+        variables |= _named(_HELPER.format(number), helper.variables)
+    helpers = {name.removesuffix("_trains") for name in arrays if name.startswith("helper") and "/" not in name}
+    _check_same(variables, _of_groups(arrays, {*_GROUPS, *helpers}))
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+
+
+def _of_groups(arrays: Mapping[str, Any], groups: Collection[str]) -> dict[str, Any]:
+    return {name: array for name, array in arrays.items() if name.partition("/")[0] in groups}
+
+
+def _check_same(variables: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
     for name in [*kept, *variables]:
         if name not in variables:
             raise _other(f"it has {name!r}, which the model has not")
@@ -45,16 +64,6 @@ def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
         if tuple(kept[name].shape) != tuple(variables[name].shape):
             shapes = f"{tuple(kept[name].shape)}, in the model {tuple(variables[name].shape)}"
             raise _other(f"{name!r} has the shape {shapes}")
-    for name, variable in variables.items():
-        variable.assign(kept[name])
-    for number, helper in enumerate(helpers_of(model)):
-        trained = arrays.get(_TRAINED.format(number))
-        if trained is None:
-            continue
-        if not helper.built:
-            helper.build([model.variables[place] for place in trained])
-        for place, variable in enumerate(helper.variables):
-            variable.assign(arrays[_HELPER.format(number, place)])
 
 
 def _variables(model: Any) -> dict[str, Any]:
@@ -68,8 +77,12 @@ def _variables(model: Any) -> dict[str, Any]:
     for group, variables in zip(_GROUPS, of_group, strict=True):
         new = {id(variable): variable for variable in variables if id(variable) not in seen}
         seen |= set(new)
-        found |= {f"{group}/{number:05d}/{stable_path(one.path)}": one for number, one in enumerate(new.values())}
+        found |= _named(group, new.values())
     return found
+
+
+def _named(group: str, variables: Iterable[Any]) -> dict[str, Any]:
+    return {f"{group}/{number:05d}/{stable_path(one.path)}": one for number, one in enumerate(variables)}
 
 
 def _copied(variable: Any) -> Any:

@@ -1,7 +1,7 @@
 """Between the loop of training and a run folder: checkpoints on the way, and everything back when a run goes on."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from fitroom.train import randomness
 from fitroom.train.events import Events
-from fitroom.train.loop import Keeper, Position
+from fitroom.train.loop import Keeper, Position, as_floats
 from fitroom.train.run.cadence import Cadence
 from fitroom.train.run.callbacks import CallbackStates
 from fitroom.train.run.capture import capture_state, restore_state
@@ -78,7 +78,7 @@ class RunKeeper(Keeper):
         """What a new run begins with is kept at once: a kill in its first minute changes nothing either."""
         self.states.begun()
         if self.checkpoint is None:
-            self._take(position, self.source.state())
+            self._take(position, self.source.state(), {})
             self.writer.flush()
             if self.source.resume_note:
                 self._tell("resuming", self.source.resume_note)
@@ -102,6 +102,7 @@ class RunKeeper(Keeper):
         randomness.restore(facts["random"])
         self.source.restore(facts["source"])
         self._drawn = facts["random"]
+        self.last_logs = facts.get("logs", {})  # older checkpoints have none
 
     def opened(self) -> None:
         """The source has brought back what it makes batches with; what training draws from is further on."""
@@ -109,17 +110,17 @@ class RunKeeper(Keeper):
             randomness.restore_frameworks(self._drawn)
             self._drawn = None
 
-    def batch_done(self, position: Position, batch: Prefetched) -> None:
+    def batch_done(self, position: Position, batch: Prefetched, logs: Mapping[str, Any]) -> None:
         """Take a checkpoint when one is due, or when a signal came."""
         if self.interrupts.signal_number is not None:
-            self._take(position, batch.state)
+            self._take(position, batch.state, logs)
             self._stop()
         elif self.cadence.is_due() and not self.writer.is_busy:
-            self._take(position, batch.state)
+            self._take(position, batch.state, logs)
 
     def epoch_done(self, position: Position) -> None:
         """Take a checkpoint, and write the history for people."""
-        self._take(position, self.source.state())
+        self._take(position, self.source.state(), {})
         self.folder.write_history(self.model.history.history)
         if self.interrupts.signal_number is not None:
             self._stop()
@@ -151,7 +152,7 @@ class RunKeeper(Keeper):
         """Wait for the last checkpoint."""
         self.writer.close()
 
-    def _take(self, position: Position, of_source: dict[str, Any]) -> None:
+    def _take(self, position: Position, of_source: dict[str, Any], logs: Mapping[str, Any]) -> None:
         started = time.monotonic()
         of_callbacks, arrays = self.states.capture()
         history = self.model.history
@@ -160,6 +161,7 @@ class RunKeeper(Keeper):
             {
                 "epoch": position.epoch,
                 "batch": position.batch,
+                "logs": {name: _as_number(value) for name, value in as_floats(dict(logs)).items()},
                 "callbacks": of_callbacks,
                 "history": {"epoch": list(history.epoch), "history": _as_numbers(history.history)},
                 "sizing": {
