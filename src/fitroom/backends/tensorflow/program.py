@@ -40,12 +40,16 @@ class Program:
             return self._run(*arguments)
         # Called by its front door TensorFlow looks at what each argument is, which takes longer than all else here:
         # 5 ms where there are hundreds of them, before the card hears of anything.
-        arguments = tf.nest.map_structure(_as_tensor, arguments)
-        key = (_form(arguments), *map(_kind, tf.nest.flatten(arguments)))
+        tensors = leaves = tf.nest.flatten(arguments)
+        if not all(isinstance(each, tf.Tensor) for each in leaves):
+            arguments = tf.nest.map_structure(_as_tensor, arguments)
+            leaves = tf.nest.flatten(arguments)
+            tensors = [each for each in tf.nest.flatten(arguments, expand_composites=True) if each is not None]
+        key = (_form(arguments), *map(_kind, leaves))
         if key not in self._known:
             self._known[key] = self._traced(arguments)
         known = self._known[key]
-        return known._call_flat(tf.nest.flatten(arguments, expand_composites=True), known.captured_inputs)
+        return known._call_flat(tensors, known.captured_inputs)
 
     def changed(self, *arguments: Any) -> list[Any]:
         """The `tf.Variable`s that a run on such arguments may change; it is traced for that, if it never was."""
@@ -84,8 +88,9 @@ def _as_tensor(value: Any) -> Any:
 
 def _kind(value: Any) -> Any:
     """What a graph goes by: of a sparse or ragged tensor not how many values it happens to have."""
-    is_plain = isinstance(value, tf.Tensor)
-    return (value._shape_tuple(), value._datatype_enum()) if is_plain else tf.type_spec_from_value(value)
+    if isinstance(value, tf.Tensor):
+        return value._shape_tuple(), value._datatype_enum()
+    return None if value is None else tf.type_spec_from_value(value)
 
 
 def _form(structure: Any) -> Any:
