@@ -26,7 +26,13 @@ LIMITED_CPU = {
 }
 
 
-QUICK_COMPILING = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+QUICK_COMPILING = " ".join(
+    (
+        "--xla_backend_optimization_level=0",
+        "--xla_llvm_disable_expensive_passes=true",
+        "--xla_cpu_use_fusion_emitters=false",
+    )
+)
 """Most of what tests on JAX take is compiling for the CPU; how fast it then runs is of no account."""
 
 
