@@ -14,6 +14,7 @@ import pytest
 
 from fitroom.backends.choose import installed_backends
 from fitroom.estimating import cache as kept
+from ready_process import ReadyProcess
 
 MODELS = '''
 import os
@@ -91,17 +92,23 @@ def cache(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(folder, cache):
-    """Run `fitroom estimate`, as in a shell where nothing is set."""
+def shell(folder, cache) -> dict[str, str]:
+    """The environment of a shell where nothing is set."""
+    unset = ("KERAS_BACKEND", "FITROOM_NO_CACHE", "TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
+    inherited = {name: value for name, value in os.environ.items() if name not in unset}
+    chosen = {"FITROOM_CACHE_DIR": str(cache), "KERAS_HOME": str(folder / "keras"), "COLUMNS": "100"}
+    return inherited | chosen
+
+
+@pytest.fixture(scope="module")
+def run(folder, shell):
+    """Run `fitroom estimate`."""
 
     def run(*arguments: str, before: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
-        unset = ("KERAS_BACKEND", "FITROOM_NO_CACHE", "TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
-        inherited = {name: value for name, value in os.environ.items() if name not in unset}
-        chosen = {"FITROOM_CACHE_DIR": str(cache), "KERAS_HOME": str(folder / "keras"), "COLUMNS": "100"}
         return subprocess.run(
             [sys.executable, "-m", "fitroom", *before, "estimate", *arguments],
             cwd=folder,
-            env=inherited | chosen | environment,
+            env=shell | environment,
             capture_output=True,
             text=True,
             timeout=300,
@@ -111,7 +118,16 @@ def run(folder, cache):
 
 
 @pytest.fixture(scope="module")
-def estimate(run):
+def run_on_jax(folder, shell, tmp_path_factory):
+    """Run `fitroom estimate --backend jax`, without the seconds in which Python imports Keras."""
+    needs_jax()
+    ready = ReadyProcess(tmp_path_factory.mktemp("ready"), cwd=folder, env=shell)
+    yield lambda *arguments: ready.run("estimate", *arguments, "--backend", "jax")
+    ready.end()
+
+
+@pytest.fixture(scope="module")
+def estimate(run_on_jax):
     """The JSON of an estimate on JAX, for a T4 if for no other, computed once for all who ask the same."""
     needs_the_compiler()
     kept: dict[tuple[str, ...], dict] = {}
@@ -119,7 +135,7 @@ def estimate(run):
     def estimate(*arguments: str) -> dict:
         if arguments not in kept:
             card = () if "--gpu" in arguments else ("--gpu", "T4")
-            done = run(*arguments, *card, "--backend", "jax", "--json")
+            done = run_on_jax(*arguments, *card, "--json")
             assert done.returncode == 0, done.stderr
             kept[arguments] = json.loads(done.stdout)
         return kept[arguments]
@@ -220,9 +236,9 @@ def test_several_batch_sizes_grow_and_keep_their_order(estimate):
     assert first["peak_bytes"] == estimate(SMALL, "--batch-size", "16")["peak_bytes"]
 
 
-def test_several_batch_sizes_are_a_table_in_text(run):
+def test_several_batch_sizes_are_a_table_in_text(run_on_jax):
     needs_the_compiler()
-    done = run(SMALL, "--batch-size", "4,16", "--backend", "jax", "--gpu", "T4")
+    done = run_on_jax(SMALL, "--batch-size", "4,16", "--gpu", "T4")
     assert done.returncode == 0
     assert "batch" in done.stdout
     assert done.stdout.count("MiB  fits") == 2
@@ -243,8 +259,8 @@ def test_the_timeline_comes_on_request(run, small):
         pytest.param("svg", b"<?xml", marks=pytest.mark.slow),
     ],
 )
-def test_a_plot_is_written_beside_the_result(run, folder, small, suffix, start):
-    done = run(SMALL, "--batch-size", "16", "--backend", "jax", "--gpu", "T4", "--json", "--plot", f"step.{suffix}")
+def test_a_plot_is_written_beside_the_result(run_on_jax, folder, small, suffix, start):
+    done = run_on_jax(SMALL, "--batch-size", "16", "--gpu", "T4", "--json", "--plot", f"step.{suffix}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["peak_bytes"] == small["peak_bytes"]
     assert (folder / f"step.{suffix}").read_bytes()[: len(start)].lower() == start.lower()
@@ -305,8 +321,8 @@ def test_bytes_as_input_take_a_quarter_of_floats(estimate, small):
     assert found["recipe"] == {"input_dtype": "uint8"}
 
 
-def test_an_open_size_is_filled_in_by_the_image_size(run, estimate, small):
-    refuses(run("models.py:open_size", "--backend", "jax"), "undefined dimensions", "--image-size")
+def test_an_open_size_is_filled_in_by_the_image_size(run_on_jax, estimate, small):
+    refuses(run_on_jax("models.py:open_size"), "undefined dimensions", "--image-size")
     found = estimate("models.py:open_size", "--batch-size", "16", "--image-size", "32")
     assert found["peak_bytes"] == small["peak_bytes"]
 
@@ -462,24 +478,20 @@ def test_without_any_backend_the_install_line_is_given(run, folder):
         ),
     ],
 )
-def test_a_model_that_cannot_be_had_is_told_with_the_reason(run, model, words):
-    needs_jax()
-    refuses(run(model, "--backend", "jax"), *words)
+def test_a_model_that_cannot_be_had_is_told_with_the_reason(run_on_jax, model, words):
+    refuses(run_on_jax(model), *words)
 
 
-def test_a_picture_too_small_for_the_model_is_told(run):
-    needs_jax()
-    refuses(run("xception", "--image-size", "32", "--backend", "jax"), "at 32 x 32", "71x71", "--image-size")
+def test_a_picture_too_small_for_the_model_is_told(run_on_jax):
+    refuses(run_on_jax("xception", "--image-size", "32"), "at 32 x 32", "71x71", "--image-size")
 
 
-def test_an_optimizer_that_keras_does_not_know_is_told(run):
-    needs_jax()
-    refuses(run(SMALL, "--optimizer", "adm", "--backend", "jax"), "Unknown optimizer", "'adam'")
+def test_an_optimizer_that_keras_does_not_know_is_told(run_on_jax):
+    refuses(run_on_jax(SMALL, "--optimizer", "adm"), "Unknown optimizer", "'adam'")
 
 
-def test_classes_are_for_ready_made_models(run):
-    needs_jax()
-    refuses(run(SMALL, "--classes", "7", "--backend", "jax"), "--classes 7", "last layer")
+def test_classes_are_for_ready_made_models(run_on_jax):
+    refuses(run_on_jax(SMALL, "--classes", "7"), "--classes 7", "last layer")
 
 
 # Files.
@@ -535,8 +547,8 @@ save("custom", Mine(2))
     ],
 )
 @pytest.mark.usefixtures("saved")
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(run, name, words):
-    refuses(run(f"{name}.keras", "--backend", "jax"), f"{name}.keras", *words)
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(run_on_jax, name, words):
+    refuses(run_on_jax(f"{name}.keras"), f"{name}.keras", *words)
 
 
 @pytest.mark.usefixtures("saved")
@@ -547,8 +559,8 @@ def test_a_saved_model_is_estimated_as_it_was_compiled(estimate):
 
 
 @pytest.mark.usefixtures("saved")
-def test_code_in_a_file_runs_only_where_it_is_trusted(run, estimate):
-    refuses(run("lambda.keras", "--backend", "jax"), "lambda.keras", "--unsafe")
+def test_code_in_a_file_runs_only_where_it_is_trusted(run_on_jax, estimate):
+    refuses(run_on_jax("lambda.keras"), "lambda.keras", "--unsafe")
     assert estimate("lambda.keras", "--unsafe")["peak_bytes"] > 0
 
 
