@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from test_backend_contract import QUICK_COMPILING
+
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 TINY = """
 import keras
@@ -57,6 +59,7 @@ def environment(backend: str) -> dict[str, str]:
         "KERAS_BACKEND": backend,
         "CUDA_VISIBLE_DEVICES": "",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # small programs, run a few times
+        "XLA_FLAGS": QUICK_COMPILING,
         "COLUMNS": "120",
     }
 
