@@ -8,6 +8,7 @@ Answers with the exit code and the files in FOLDER that stdout and stderr went t
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ def main(folder: str) -> None:
     for number, line in enumerate(sys.stdin):
         files = [f"{folder}/{number}.{name}" for name in ("out", "err")]
         if not (child := os.fork()):
+            signal.alarm(300)  # ends it, should it ever wait for a thread that no fork takes along
             for descriptor, file in enumerate((os.devnull, *files)):
                 os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
             sys.argv[1:] = json.loads(line)
