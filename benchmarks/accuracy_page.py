@@ -61,7 +61,8 @@ What we set out for, median and 95th percentile: {targets}. {verdict}
 ## Capped at `required_bytes`
 
 `model.fit` in a second process whose allocator is limited to the predicted `required_bytes`, first steps and autotuning
-included. On JAX the limit is a part of the card, which comes to at most 2 MiB more.
+included. On JAX the limit is a part of the card, which comes to at most 2 MiB more. Of jitted TensorFlow some ran under
+their cap that have not been measured without one.
 
 | | cases | ran | did not |
 |---|---:|---:|---|

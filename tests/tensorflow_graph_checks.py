@@ -294,6 +294,36 @@ def test_an_estimate_does_not_keep_the_models_values(micro_batch, remat):
     assert kept() is None
 
 
+def test_the_optimizers_that_a_model_brings_are_counted_and_left_as_they_were():
+    class Judged(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.maker, self.judge = layers.Dense(8), layers.Dense(1)
+            self.judges = keras.optimizers.Adam()
+
+        def call(self, x):
+            return self.judge(self.maker(x))
+
+        def train_step(self, data):
+            x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.reduce_mean(self(x) ** 2)
+            for optimizer, layer in ((self.optimizer, self.maker), (self.judges, self.judge)):
+                optimizer.apply(tape.gradient(loss, layer.trainable_weights), layer.trainable_weights)
+            return {"loss": loss}
+
+    model = Judged()
+    model.build((None, 16))
+    model.compile(keras.optimizers.SGD())
+    for jit in (False, True):
+        found = estimate(model, 4, recipe=Recipe(jit=jit))
+        assert found.by_kind["optimizer"] >= 2 * 4 * (8 + 1), "Adam's slots of the judge"
+        assert not model.judges.built
+        assert len(model.judges.variables) == 2
+    model.fit(np.ones((4, 16), "float32"), verbose=0)
+    assert len(model.judges.variables) == 6
+
+
 def test_a_model_with_a_layer_that_xla_cannot_compile_is_planned_without_it():
     model = keras.Sequential(
         [keras.Input((SIZE, SIZE, 3)), layers.RandomRotation(0.1), layers.Flatten(), layers.Dense(2)]

@@ -445,6 +445,17 @@ def test_models_with_a_step_and_optimizers_of_their_own():
     model.fit(x, y, verbose=0)
 
 
+@pytest.mark.parametrize("metric", ["AUC", "SensitivityAtSpecificity", "MeanIoU"])
+def test_metrics_that_count_are_estimated_as_others_are(metric):
+    named = {"AUC": {}, "SensitivityAtSpecificity": {"specificity": 0.5}, "MeanIoU": {"num_classes": 2}}[metric]
+    found = []
+    for metrics in ([], [getattr(keras.metrics, metric)(**named)]):
+        model = keras.Sequential([keras.Input((64,)), layers.Dense(64, activation="sigmoid")])
+        model.compile("adam", "binary_crossentropy", metrics=metrics)
+        found.append(estimate(model, 64).peak_bytes)
+    assert found[0] <= found[1] < found[0] + 2**20
+
+
 # What is refused.
 
 

@@ -7,12 +7,13 @@ takes no memory: variables are made without values.
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.keras_batch import build_throughout, input_specs, name_of, target_specs
 from fitroom.backends.keras_layers import precision_of
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.backends.keras_twin import compile_arguments, twin_in_precision, without_values
 from fitroom.errors import ModelError
 from fitroom.estimating.step import StepRequest
@@ -95,20 +96,39 @@ def prepared(
 @contextmanager
 def _borrowed(model: Any) -> Iterator[None]:
     added_losses = [(layer, layer._losses, layer._losses[:]) for layer in model._flatten_layers()]
-    saved = dict(vars(model))
-    # Keras on TensorFlow notes what a checkpoint must hold in lists and dicts of the model.
-    contents = {name: held.copy() for name, held in saved.items() if type(held) in (list, dict)}
-    try:
-        yield
-    finally:
-        vars(model).clear()
-        vars(model).update(saved)
-        for name, held in contents.items():
-            saved[name].clear()
-            (saved[name].extend if isinstance(held, list) else saved[name].update)(held)
-        for layer, losses, before in added_losses:
-            losses[:] = before
-            layer._losses = losses
+    with ExitStack() as stack:
+        for each in (model, *helpers_of(model)):  # a step builds the optimizers that a model brings, too
+            stack.enter_context(_as_before(each))
+        try:
+            yield
+        finally:
+            for layer, losses, before in added_losses:
+                losses[:] = before
+                layer._losses = losses
+
+
+@contextmanager
+def _as_before(thing: Any) -> Iterator[None]:
+    """Its attributes, and what lists and dicts among them hold, in which Keras notes what there is to save."""
+    saved = dict(vars(thing))
+    with ExitStack() as stack:
+        for held in saved.values():
+            if hasattr(held, "_storage"):  # TensorFlow's, around a list
+                stack.enter_context(_as_before(held))
+        # Kinds of them that TensorFlow made are proxies, which keep watch over what they stand for.
+        plain = [held for held in saved.values() if not type(held).__module__.startswith("tensorflow.")]
+        lists = [(held, list(held)) for held in plain if isinstance(held, list)]
+        dicts = [(held, dict(held)) for held in plain if isinstance(held, dict)]
+        try:
+            yield
+        finally:
+            vars(thing).clear()
+            vars(thing).update(saved)
+            for held, items in lists:
+                list.__setitem__(held, slice(None), items)
+            for held, values in dicts:
+                dict.clear(held)
+                dict.update(held, values)
 
 
 def _jit_of(model: Any, request: StepRequest) -> bool:

@@ -117,6 +117,9 @@ def _call(function: Any, source: "ModelSource") -> Any:
     return model
 
 
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
 def _told(function: Any, source: "ModelSource") -> dict[str, int]:
     """What a function that asks for `classes` or `image_size` is told; a usual number where nobody has said."""
     parameters = _parameters(function)
@@ -126,9 +129,16 @@ def _told(function: Any, source: "ModelSource") -> dict[str, int]:
             hint="leave it out: the model brings its own last layer; or write `def make_model(classes):`",
         )
     known = dict(source.offers) | ({} if source.classes is None else {"classes": source.classes})
-    required = {name for name, one in parameters.items() if one.default is inspect.Parameter.empty}
+    required = [name for name, one in parameters.items() if one.default is one.empty and one.kind not in _ANY_NUMBER]
     usual = {name: number for name, number in _USUAL.items() if name in required}
-    return {name: number for name, number in (usual | known).items() if name in parameters}
+    told = {name: number for name, number in (usual | known).items() if name in parameters}
+    if unknown := [name for name in required if name not in told]:
+        raise InputError(
+            f"{source.text} asks for {', '.join(map(repr, unknown))}. Expected: a function that can be called with "
+            "nothing, or with `classes` and `image_size`.",
+            hint=f"give it a default: `def {getattr(function, '__name__', 'make_model')}({unknown[0]}=...):`",
+        )
+    return told
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:

@@ -16,7 +16,8 @@ def remat_note(model: Any, remat: str | Remat | None) -> tuple[str, ...]:
     choice = Choice.of_model(model)
     cover = choice.cover(remat or "none")
     if not cover.segments:
-        return ("No layers are computed again in the backward pass: for this model that would hardly save anything.",)
+        why = "for this model that would hardly save anything" if remat == "blocks" else "nothing has to be"
+        return (f"No layers are computed again in the backward pass: {why}.",)
     share = 100 * cover.operations / int(choice.chain.operations.sum())
     segments = (
         "One segment of its layers is"

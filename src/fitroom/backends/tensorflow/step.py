@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from fitroom.backends.keras_layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
+from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.tensorflow.captured import let_go_with
@@ -131,7 +132,8 @@ def traced_step(
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
         owners |= owners_of_slots(model, owners)
-        groups += [("optimizer", model.optimizer.variables), ("other", model.metrics_variables)]
+        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *helpers_of(model))]
+        groups += [("other", model.metrics_variables)]
     found: dict[int, StepVariable] = {}
     for kind, variables in groups:
         for variable in variables:

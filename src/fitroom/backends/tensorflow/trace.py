@@ -30,8 +30,8 @@ _ARRAYS_NOTE = (
 
 _AUTO = "auto"
 _AUTO_NOTE = (
-    'Jitted, as `jit_compile="auto"` is on a card: where there is none Keras forgets what it was compiled with. '
-    "--no-jit (`Recipe(jit=False)`) is the step without XLA."
+    "Jitted, as Keras does on a card by default. If it was compiled with jit_compile=False, say so with --no-jit "
+    "(`Recipe(jit=False)`): Keras does not keep that on a machine without a card."
 )
 
 
@@ -45,7 +45,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         step = _step(ready, request)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
-        notes = _jit_note(request) if jit else cudnn_loops_note(ready.model)
+        notes = _jit_note(ready.model, request) if jit else cudnn_loops_note(ready.model)
         measured_bytes = _measured(step, ready.model, request, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
@@ -99,8 +99,9 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
     return bool(wanted) and not is_eager and can_be_jitted(model)
 
 
-def _jit_note(request: StepRequest) -> tuple[str, ...]:
-    return (_AUTO_NOTE,) if request.recipe.jit is None and not _has_card() else ()
+def _jit_note(model: Any, request: StepRequest) -> tuple[str, ...]:
+    is_sure = request.recipe.jit is not None or (model.compiled and model.jit_compile) or _has_card()
+    return () if is_sure else (_AUTO_NOTE,)
 
 
 def _has_card() -> bool:

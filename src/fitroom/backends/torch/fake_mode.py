@@ -1,5 +1,8 @@
 """Fake tensors: shapes, strides and storages without memory."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,6 +12,18 @@ from torch.utils._pytree import tree_iter, tree_map
 DEVICE = "cpu:0"
 """Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
 PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """PyTorch logs a traceback for what fake tensors cannot do; here an error says it."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 class FakeMode(FakeTensorMode):  # type: ignore[misc]

@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from keras.src.backend.common import global_state  # no public name tells whether Keras has a seed of its own yet
 
-from fitroom.backends.keras_optimizers import helpers_of
-
 _OTHER_DTYPES = {"uint16": torch.int32, "uint32": torch.int64}
 """Where Keras takes another dtype on PyTorch than the one of that name."""
 
@@ -25,7 +23,6 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
     modules = modules_of(model)
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
-    attributes_of_helpers = [(helper, _attributes(helper)) for helper in helpers_of(model)]
     seed = global_state.get_global_attribute(_KERAS_SEED)
     try:
         stand_ins: dict[int, Any] = {}
@@ -47,9 +44,6 @@ def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[N
         yield
     finally:
         global_state.set_global_attribute(_KERAS_SEED, seed)
-        for helper, attributes in attributes_of_helpers:
-            vars(helper).clear()
-            vars(helper).update(attributes)
         for variable, value in values:
             variable._value = value
         for module, (training, *contents) in zip(modules, held, strict=True):
@@ -63,11 +57,6 @@ def modules_of(model: Any) -> list[Any]:
     """Every layer of the model at any depth, and the PyTorch modules that layers hold."""
     layers = model._flatten_layers()  # a functional model's layers are not modules of it in PyTorch's eyes
     return list({id(module): module for layer in layers for module in torch.nn.Module.modules(layer)}.values())
-
-
-def _attributes(helper: Any) -> dict[str, Any]:
-    """Its attributes, with lists that building it does not fill."""
-    return {name: list(value) if type(value) is list else value for name, value in vars(helper).items()}
 
 
 def torch_dtype(name: str) -> Any:

@@ -11,7 +11,7 @@ from fitroom.backends.keras_layers import layer_paths
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.torch.collector import Collector
-from fitroom.backends.torch.fake_mode import DEVICE, FakeMode
+from fitroom.backends.torch.fake_mode import DEVICE, FakeMode, unheard
 from fitroom.backends.torch.lent_values import lent_values
 from fitroom.backends.torch.platform import Platform
 from fitroom.backends.torch.recorder import Recorder
@@ -83,7 +83,7 @@ def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
 def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
     model, state = step.model, step.state
     variables = [each.variable for each in state]
-    with keras.device(DEVICE), FakeMode(), lent_values(model, variables, DEVICE):
+    with unheard(), keras.device(DEVICE), FakeMode(), lent_values(model, variables, DEVICE):
         owners = {id(each.variable._value): each.layer for each in state if each.layer}
         whereabouts = Whereabouts({id(layer): path for path, layer in layer_paths(model)}, owners)
         recorder = Recorder(whereabouts, platform.kernels)

@@ -3,13 +3,20 @@
 from typing import Any
 
 import torch
+from keras.src.backend.torch import core as keras_core  # no public name can be replaced by another
 from torch.overrides import TorchFunctionMode
 
+from fitroom.backends.torch.fake_mode import DEVICE
 from fitroom.backends.torch.kernels.values import ARRAYS
 from fitroom.estimating.cards import Card
 
 _HALVES = (torch.float16, torch.bfloat16)
 _MOST_FLASH_FEATURES = 256
+
+
+def _scatter(indices: Any, values: Any, shape: Any) -> Any:
+    """Keras adds value after value, of a picture's confusion matrix one for each pixel: all it makes is the result."""
+    return torch.zeros(tuple(shape), dtype=values.dtype, device=DEVICE)
 
 
 class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
@@ -29,10 +36,13 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
         torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
             params.query, params.attn_mask
         )
+        self._scatter = keras_core.scatter
+        keras_core.scatter = _scatter
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         torch.backends.cuda.can_use_flash_attention = self._can_use_flash_attention
+        keras_core.scatter = self._scatter
         super().__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from fitroom.backends.torch.fake_mode import DEVICE
+
 
 def value_of(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The value where it does not depend on others, as a counter's; else True for a condition (gradients are finite,
@@ -17,6 +19,12 @@ def value_of(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[
     if dtype == torch.bool:
         return True
     return 1.0 if dtype.is_floating_point else 1
+
+
+def each_once(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The places of what is repeated, nobody knows how often: once, as in the sums over segments of Keras's metrics."""
+    output_size = kwargs.get("output_size") or args[0].numel()
+    return torch.empty(output_size, dtype=args[0].dtype, device=DEVICE)  # wherever numbers of Python's seem to be
 
 
 def array_of(tensor: Any, *_: Any, **__: Any) -> Any:
@@ -31,4 +39,8 @@ def list_of(tensor: Any) -> Any:
 
 
 ARRAYS = {torch.Tensor.numpy: array_of, torch.Tensor.__array__: array_of, torch.Tensor.tolist: list_of}
-VALUES = {torch.ops.aten._local_scalar_dense.default: value_of, torch.ops.aten.is_nonzero.default: value_of}
+VALUES = {
+    torch.ops.aten._local_scalar_dense.default: value_of,
+    torch.ops.aten.is_nonzero.default: value_of,
+    torch.ops.aten.repeat_interleave.Tensor: each_once,
+}
