@@ -149,7 +149,7 @@ TinyNet, float32 on NVIDIA L4
     32   no estimate [2]            -
 
 The peak of each step, and whether what it needs is within the limit.
-- The loss was chosen for the model: it has none of its own.
+  - The loss was chosen for the model: it has none of its own.
 [1] PyTorch is not installed.
 [2] The compiler was killed: 32 [samples] took more than this machine has.
 """

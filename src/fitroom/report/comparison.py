@@ -55,7 +55,7 @@ class _EstimatesTable:
             yield _table(alike, numbers, sheet)
         if titles:
             yield Text(_EXPLANATION)
-            yield from (sheet.text(f"- {note}") for note in _notes(self.rows))
+            yield sheet.listed(tuple(_notes(self.rows)))
         elif self.rows:
             yield _table(self.rows, numbers, sheet)
         for reason, number in numbers.items():
@@ -67,8 +67,16 @@ def _notes(cells: Sequence[Cell]) -> Iterator[str]:
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     for note in dict.fromkeys(note for estimate in estimates for note in estimate.notes):
         said_of = [estimate for estimate in estimates if note in estimate.notes]
-        places = ", ".join(f"{backend_name(each.backend)} batch {each.batch_size}" for each in said_of)
+        places = ", ".join(_places(said_of, estimates))
         yield note if len(said_of) == len(estimates) else f"{places}: {note}"
+
+
+def _places(said_of: Sequence[Estimate], estimates: Sequence[Estimate]) -> Iterator[str]:
+    """A backend by its name where all of its batches are meant."""
+    for backend in dict.fromkeys(each.backend for each in said_of):
+        batches = [each.batch_size for each in said_of if each.backend == backend]
+        is_all = len(batches) == sum(each.backend == backend for each in estimates)
+        yield backend_name(backend) if is_all else f"{backend_name(backend)} batch {', '.join(map(str, batches))}"
 
 
 def _table(cells: Sequence[Cell], numbers: dict[str, int], sheet: Sheet) -> Table:

@@ -29,7 +29,8 @@ _ARRAYS_NOTE = (
 )
 
 _AUTO = "auto"
-_AUTO_NOTE = (
+_AUTO_NOTE = "Jitted, as Keras does on a card by default; --no-jit (`Recipe(jit=False)`) is the step without XLA."
+_FORGOTTEN_NOTE = (
     "Jitted, as Keras does on a card by default. If it was compiled with jit_compile=False, say so with --no-jit "
     "(`Recipe(jit=False)`): Keras does not keep that on a machine without a card."
 )
@@ -41,11 +42,12 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     if request.measure:
         check_card(request.card)
+    jit_note = _jit_note(model, request)  # before the model is lent what it is compiled with
     with prepared(model, request, lent_zeros if request.measure else lent_values) as ready:
         step = _step(ready, request)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
-        notes = _jit_note(ready.model, request) if jit else cudnn_loops_note(ready.model)
+        notes = jit_note if jit else cudnn_loops_note(ready.model)
         measured_bytes = _measured(step, ready.model, request, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
@@ -100,8 +102,9 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
 
 
 def _jit_note(model: Any, request: StepRequest) -> tuple[str, ...]:
-    is_sure = request.recipe.jit is not None or (model.compiled and model.jit_compile) or _has_card()
-    return () if is_sure else (_AUTO_NOTE,)
+    if request.recipe.jit is not None or (model.compiled and model.jit_compile) or _has_card():
+        return ()
+    return (_FORGOTTEN_NOTE if model.compiled else _AUTO_NOTE,)
 
 
 def _has_card() -> bool:
