@@ -268,6 +268,13 @@ def test_a_loss_without_a_reduction_is_planned_whole_before_keras_has_seen_a_bat
     assert "has no reduction" in " ".join(plan.notes)
 
 
+def test_a_loss_that_keras_does_not_know_is_told(model):
+    model = keras.Model(model.inputs, model.outputs)
+    model.compile("adam", "msee")
+    with pytest.raises(fitroom.ModelError, match="msee"):
+        planner(40 * MIB, model)
+
+
 def test_a_loss_of_kerass_that_may_couple_samples_is_noted_where_the_batch_is_cut(model):
     model = keras.Model(model.inputs, model.outputs)
     for loss, is_noted in (("dice", True), ("sparse_categorical_crossentropy", False)):

@@ -15,6 +15,11 @@ _SEPARABLE = {
 their functions, which a class of Keras's wraps, as a loss that is given by its name is."""
 
 
+def is_kerass(thing: Any) -> bool:
+    """Whether Keras brought a class, a function or an object."""
+    return str(getattr(thing, "__module__", "")).startswith("keras.")
+
+
 def may_mask(model: Any) -> bool:
     """Whether a layer may give its outputs a mask, which a loss then divides by."""
     import keras
@@ -22,15 +27,10 @@ def may_mask(model: Any) -> bool:
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.Masking) or getattr(layer, "mask_zero", False):
             return True
-        is_own = not type(layer).__module__.startswith("keras.")
+        is_own = not is_kerass(type(layer))
         if is_own and type(layer).compute_mask is not keras.layers.Layer.compute_mask and layer is not model:
             return True
     return False
-
-
-def is_kerass(thing: Any) -> bool:
-    """Whether Keras brought a class, a function or an object."""
-    return str(getattr(thing, "__module__", "")).startswith("keras.")
 
 
 def is_separable(loss: Any) -> bool:

@@ -176,8 +176,11 @@ class Objective:
 
         if self.model._compile_loss is not None and self.model._compile_loss.built:
             return self._losses()
-        given = keras.tree.flatten(getattr(self.model, "loss", None))
-        return [keras.losses.get(loss) for loss in given if loss is not None]
+        given = [loss for loss in keras.tree.flatten(getattr(self.model, "loss", None)) if loss is not None]
+        try:
+            return [keras.losses.get(loss) for loss in given]
+        except ValueError as error:
+            raise ModelError(f"The loss of {self.model.name!r}: {error}", hint="one of keras.losses") from error
 
     def _losses(self) -> list[Any]:
         if self.model._compile_loss is None:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable  # the one kind without a value
 
 from fitroom.backends.keras_layers import owners_of_variables
+from fitroom.backends.keras_loss_kinds import is_kerass
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
@@ -70,7 +71,7 @@ def whole_step(prepared: PreparedModel, remat: str | Remat) -> CutStep | TensorF
     model = prepared.model
     weights = [*model.trainable_variables, *model.optimizer.variables]
     changed_bytes = sum(num_bytes(each.shape, each.dtype) for each in weights)
-    if changed_bytes <= SMALL_BYTES or not type(model).train_step.__module__.startswith("keras."):
+    if changed_bytes <= SMALL_BYTES or not is_kerass(type(model).train_step):
         return training_step(prepared, remat)
     functions = StepFunctions(model, Objective(model))
     gradients = Rematerialisation(model, remat, recomputed).of_step(functions.gradients, prepared.num_samples)

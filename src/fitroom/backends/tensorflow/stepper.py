@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.contract import StepName
+from fitroom.backends.keras_loss_kinds import is_kerass
 from fitroom.backends.keras_made_with import MadeWith
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
@@ -216,4 +217,4 @@ class TensorFlowStepper:
         return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
 
     def _is_kerass(self, method: str) -> bool:
-        return bool(getattr(type(self.model), method).__module__.startswith("keras."))
+        return is_kerass(getattr(type(self.model), method))

@@ -8,6 +8,7 @@ import keras
 import torch
 
 from fitroom.backends.contract import StepName
+from fitroom.backends.keras_loss_kinds import is_kerass
 from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.torch.parts import Parts
@@ -119,7 +120,7 @@ class TorchStepper:
         return parts
 
     def _is_kerass(self, method: str) -> bool:
-        return bool(getattr(type(self.model), method).__module__.startswith("keras."))
+        return is_kerass(getattr(type(self.model), method))
 
     def _update(self) -> None:
         weights = self.model.trainable_weights
