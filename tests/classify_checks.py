@@ -20,6 +20,7 @@ from fitroom.classify.precision import choose_precision
 from fitroom.classify.prediction import Predictor
 from fitroom.classify.publish import publish
 from fitroom.classify.schedule import Schedule, usual_rate
+from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.cli.completing import MODELS
 from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
@@ -167,6 +168,25 @@ def test_the_head_is_trained_alone_then_all_but_batch_statistics():
     kinds = {type(layer).__name__: layer.trainable for layer in made.model.layers if layer.weights}
     assert kinds == {"Conv2D": True, "BatchNormalization": False, "DepthwiseConv2D": True, "Dense": True}
     assert ((first.first_epoch, first.epochs), (second.first_epoch, second.epochs)) == ((0, 3), (3, 10))
+
+
+def test_layers_draw_the_same_in_a_stretch_whether_the_process_is_new_or_not(tmp_path):
+    """A kill between two stretches: the second begins with weights from a file, in a process that drew nothing."""
+
+    def make_model():
+        set_seed(3)
+        return keras.Sequential([keras.Input((8,)), layers.Dense(8), layers.Dropout(0.5), layers.Dropout(0.5)])
+
+    def begin_second_stretch(model):
+        model.load_weights(tmp_path / "head.weights.h5")
+        set_seed(3)
+        set_layer_seeds(model, 3)
+        return keras.ops.convert_to_numpy(model(np.ones((4, 8), "float32"), training=True))
+
+    went_on = make_model()
+    went_on(np.ones((4, 8), "float32"), training=True)
+    went_on.save_weights(tmp_path / "head.weights.h5")
+    np.testing.assert_array_equal(begin_second_stretch(went_on), begin_second_stretch(make_model()))
 
 
 def test_smoothed_labels_are_keras_own_smoothing_of_one_hot_labels():

@@ -216,10 +216,31 @@ def test_out_of_memory_is_recognised_behind_another_error(backend, out_of_memory
         except Exception:
             raise ValueError("step 7 failed")  # noqa: B904
 
-    for wrap in (on_purpose, by_accident):
+    def as_keras_does() -> None:
+        try:
+            raise resource_exhausted("no more")
+        except Exception as error:
+            raise ValueError(f"step 7 failed:\n{error}") from None
+
+    def in_a_group() -> None:
+        raise ValueError("step 7 failed") from ExceptionGroup("two tasks", [KeyError("other"), out_of_memory])
+
+    for wrap in (on_purpose, by_accident, as_keras_does, in_a_group):
         with pytest.raises(ValueError, match="step 7") as raised:
             wrap()
         assert backend.is_out_of_memory(raised.value)
+
+
+def test_out_of_memory_that_was_dealt_with_is_not_found_behind_another_error(backend, out_of_memory):
+    def fail() -> None:
+        try:
+            raise out_of_memory
+        except Exception:
+            raise ValueError("step 7 failed for another reason") from None
+
+    with pytest.raises(ValueError, match="step 7") as raised:
+        fail()
+    assert not backend.is_out_of_memory(raised.value)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])

@@ -284,7 +284,8 @@ def test_a_damaged_or_half_written_cache_on_disk_does_no_harm(folder, tmp_path):
 
 
 def test_room_on_disk_is_made_by_forgetting_what_is_oldest(folder, tmp_path):
-    limit = {"cache": "disk", "cache_limit": 30 * 16 * 16 * 3, "validation": 0}
+    file_bytes = 16 * 16 * 3 + 4  # the pixels and their checksum
+    limit = {"cache": "disk", "cache_limit": 30 * file_bytes, "validation": 0}
     epoch_of(loaded(folder, **limit).train)
     for number, path in enumerate(cached_files(tmp_path)):
         os.utime(path, (number, number))

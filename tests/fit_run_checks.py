@@ -1,7 +1,9 @@
 """`fitroom.fit` with a run folder on a real framework, in one process. Run by test_fit.py, a process a backend."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -67,6 +69,79 @@ def test_a_run_that_an_error_ended_goes_on_to_the_same_result(number, undisturbe
     assert history.history["loss"] == pytest.approx([float(v) for v in undisturbed[1].history["loss"]], rel=1e-6)
 
 
+class AtEpoch(keras.callbacks.Callback):
+    """Ends a training when an epoch begins, before its first batch."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            raise Stop
+
+
+class Numbered(keras.utils.PyDataset):
+    """The samples in batches of ten."""
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, number):
+        return tuple(part[10 * number : 10 * number + 10] for part in samples())
+
+
+class Iterable:
+    """The samples in batches of ten, without a length."""
+
+    def __iter__(self):
+        return iter(Numbered()[number] for number in range(5))
+
+
+def loader():
+    """PyTorch's own, in an order that it draws for each pass."""
+    import torch
+
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*map(torch.tensor, samples())), 10, shuffle=True)
+
+
+DATA = {"arrays": (lambda: samples(), {"batch_size": 10}), "PyDataset": (Numbered, {}), "iterable": (Iterable, {})}
+if keras.backend.backend() == "torch":
+    DATA["DataLoader"] = (loader, {})
+
+
+def trained_with_dropout(kind, run_dir, *callbacks, **options):
+    make, arguments = DATA[kind]
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Dense(8, activation="tanh"), keras.layers.Dropout(0.4), keras.layers.Dense(3)]
+    model = keras.Sequential([keras.Input((6,)), *layers])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    data = make()
+    fitroom.fit(
+        model,
+        *(data if isinstance(data, tuple) else (data,)),
+        **arguments | options,
+        epochs=4,
+        verbose=0,
+        validation_data=samples(),
+        callbacks=list(callbacks),
+        run_dir=run_dir,
+    )
+    return model
+
+
+@pytest.mark.parametrize("steps", [None, 3, 5])
+@pytest.mark.parametrize("kind", list(DATA))
+def test_a_run_stopped_between_epochs_drops_out_the_same_units(kind, steps, tmp_path):
+    """On PyTorch dropout draws from the generator that Keras's way through the data draws from, too."""
+    expected = weights_of(trained_with_dropout(kind, tmp_path / "undisturbed", steps_per_epoch=steps))
+    for epoch in (0, 2):
+        with pytest.raises(Stop):
+            trained_with_dropout(kind, tmp_path / f"{epoch}", AtEpoch(epoch), steps_per_epoch=steps)
+        found = weights_of(trained_with_dropout(kind, tmp_path / f"{epoch}", steps_per_epoch=steps))
+        assert_same(found, expected, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_finishes_the_batch_saves_and_says_how_to_go_on(number, code, undisturbed, tmp_path):
     interrupt = At(4, lambda: os.kill(os.getpid(), number))
@@ -96,6 +171,17 @@ def test_a_finished_run_is_given_back_and_more_epochs_go_on_with_it(undisturbed,
     assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("error:Skipping variable loading")
+def test_a_finished_run_whose_file_has_another_optimizer_is_given_back_without_a_warning(tmp_path):
+    trained(tmp_path / "run", epochs=1)
+    file = tmp_path / "run" / "model.keras"
+    saved = keras.saving.load_model(file)
+    saved.compile("sgd")  # as `fitroom train` writes the best epoch: without the slots of Adam
+    saved.save(file)
+    model, _ = trained(tmp_path / "run", epochs=1)
+    assert_same(weights_of(model), weights_of(saved), rtol=0, atol=0)
+
+
 def test_a_run_of_another_model_is_refused_and_the_difference_named(tmp_path):
     trained(tmp_path / "run", epochs=1)
     keras.utils.set_random_seed(7)
@@ -117,6 +203,60 @@ def test_a_damaged_checkpoint_costs_a_batch_of_work_and_nothing_else(undisturbed
     model, history = trained(tmp_path / "run", callbacks=[At(99, stop)])
     assert "checkpoint damaged" in kinds(history)
     assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+
+
+def torn(path, way):
+    """A file as a fault of the disk leaves it."""
+    data = path.read_bytes()
+    half = len(data) // 2
+    if way == "gone":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": data[:half], "empty": b"", "zeros": data[:half] + bytes(len(data) - half)}[way])
+
+
+@pytest.mark.parametrize("way", ["gone", "cut", "empty", "zeros"])
+def test_a_finished_run_makes_a_torn_model_again_from_its_checkpoints(way, undisturbed, tmp_path):
+    run = Path(shutil.copytree(undisturbed[1].fitroom["run_dir"], tmp_path / "run"))
+    torn(run / "model.keras", way)
+    model, history = trained(run, callbacks=[At(1, stop)])
+    assert "model damaged" in kinds(history)
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+    assert_same(weights_of(keras.saving.load_model(run / "model.keras")), weights_of(model), rtol=0, atol=0)
+    assert "finished" in kinds(trained(run)[1])
+
+
+@pytest.mark.parametrize("way", ["gone", "cut"])
+def test_a_finished_run_writes_a_torn_history_again(way, undisturbed, tmp_path):
+    run = Path(shutil.copytree(undisturbed[1].fitroom["run_dir"], tmp_path / "run"))
+    whole = (run / "history.json").read_text()
+    torn(run / "history.json", way)
+    trained(run, callbacks=[At(1, stop)])
+    assert (run / "history.json").read_text() == whole
+
+
+@pytest.mark.parametrize("way", ["gone", "cut"])
+def test_a_finished_run_without_its_last_checkpoint_is_not_called_finished(way, undisturbed, tmp_path):
+    run = Path(shutil.copytree(undisturbed[1].fitroom["run_dir"], tmp_path / "run"))
+    *_, newest = sorted((run / "checkpoints").glob("*.npz"))
+    torn(newest, way)
+    with pytest.raises(fitroom.InputError, match="its last checkpoint is damaged or missing"):
+        trained(run, epochs=2)
+    model, history = trained(run, callbacks=[At(99, stop)])
+    assert "checkpoint missing" in kinds(history)
+    assert "finished" not in kinds(history)
+    assert history.epoch == undisturbed[1].epoch
+    assert int(model.optimizer.iterations) == 15
+    assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
+
+
+def test_a_finished_run_without_any_checkpoint_is_a_clear_error(undisturbed, tmp_path):
+    run = Path(shutil.copytree(undisturbed[1].fitroom["run_dir"], tmp_path / "run"))
+    for path in (run / "checkpoints").iterdir():
+        path.unlink()
+    with pytest.raises(fitroom.InputError, match="no checkpoint left; its model is whole"):
+        trained(run)
+    assert (run / "model.keras").exists()
 
 
 def test_a_path_that_cannot_be_a_run_folder_is_refused(tmp_path):
@@ -172,7 +312,6 @@ def test_what_an_earlier_out_of_memory_held_is_freed():
 
 def test_the_metrics_of_each_epoch_are_written_for_people(undisturbed):
     import json
-    from pathlib import Path
 
     folder = Path(undisturbed[1].fitroom["run_dir"])
     written = json.loads((folder / "history.json").read_text())

@@ -72,6 +72,7 @@ def fitroom(folder: Path, *arguments: str, backend: str = "jax") -> subprocess.C
         env=environment(backend),
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         timeout=600,
     )
 

@@ -24,10 +24,10 @@ def limited(limit_mb: int) -> dict[str, str]:
     }
 
 
-def trained(*arguments: Any, limit_mb: int = LIMIT_MB) -> dict[str, Any]:
+def trained(*arguments: Any, limit_mb: int = LIMIT_MB, **environment: str) -> dict[str, Any]:
     """What came of it."""
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    done = subprocess.run(command, env=limited(limit_mb), capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(command, env=limited(limit_mb) | environment, capture_output=True, text=True, timeout=1800)
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(results[-1][7:])

@@ -1,6 +1,7 @@
 """Training on TensorFlow whose CPU allocator is limited: real out-of-memory. One way of it a process.
 
-    python pressure_run.py too_large | jitted | tightens | validation | stress SEED EPOCHS
+    python pressure_run.py too_large | jitted | tightens | validation | outside | sub_pixel | weights
+                           stress SEED EPOCHS
                            planned RUN_DIR | killed RUN_DIR
 
 Prints RESULT and what came of it: every sample is counted by a metric that is part of the transaction, so a sample
@@ -156,6 +157,61 @@ def validation():
         model, *data(), batch_size=60, epochs=1, verbose=0, validation_data=(xv, yv), validation_batch_size=1600
     )
     report(model, history, val_seen_count=history.history["val_seen_count"])
+
+
+def outside():
+    """Training fits; `evaluate`, `predict` and `test_on_batch` beside it do not."""
+    fitroom.protect()
+    model = net()
+    x, y = data(1600, seed=2)
+    evaluated = model.evaluate(x, y, batch_size=1600, verbose=0, return_dict=True)
+    tested = model.test_on_batch(x, y, return_dict=True)
+    predicted = model.predict(x, batch_size=1600, verbose=0)
+    few = model.predict(x[:8], batch_size=8, verbose=0)
+    history = model.fit(*data(), batch_size=60, epochs=1, verbose=0)
+    counts = [evaluated["seen_count"], tested["seen_count"], len(predicted)]
+    same = bool(np.allclose(predicted[:8], few, rtol=1e-5)) and bool((predicted[:, 5] == x[:, 0, 0, 0]).all())
+    report(model, history, counts=counts, same=same)
+
+
+def sub_pixel():
+    """A super-resolution net, whose convolutions want single blocks of more than half of a limit of 70 MB."""
+    side, scale = 80, 3
+    keras.utils.set_random_seed(3)
+    pictures = features = keras.Input((side, side, 1))
+    for filters, size in ((64, 5), (64, 3), (32, 3), (scale**2, 3)):
+        features = layers.Conv2D(filters, size, padding="same", activation="relu")(features)
+    larger = layers.Lambda(lambda x: tf.nn.depth_to_space(x, scale), output_shape=(side * scale, side * scale, 1))
+    model = keras.Model(pictures, larger(features))
+    model.compile("adam", "mse")
+    random = np.random.default_rng(0)
+    x = random.random((16, side, side, 1), "float32")
+    y = random.random((16, side * scale, side * scale, 1), "float32")
+    history = fitroom.fit(model, x, y, batch_size=8, verbose=0)
+    known = {name: history.fitroom[name] for name in ("micro_batch", "out_of_memory")}
+    print("RESULT", json.dumps(known | {"updates": int(model.optimizer.iterations)}), flush=True)
+
+
+def weights():
+    """Weights for which there is no room, then a model that fits, by Keras itself."""
+    model = keras.Sequential([layers.Dense(5), layers.Dense(80 * MIB // 20), layers.Dense(5)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 5), "float32")
+    try:
+        fitroom.fit(model, x, y, verbose=0)
+    except fitroom.OutOfMemoryError as error:
+        said = str(error)
+    built = [layer.name for layer in model._flatten_layers() if layer.built and layer is not model]
+    other = keras.Sequential([layers.Dense(5)])
+    other.compile("sgd", "mse")
+    other.fit(x, y, verbose=0)
+    found = {
+        "said": said,
+        "built": built,
+        "variables": len(model.variables),
+        "updates": int(other.optimizer.iterations),
+    }
+    print("RESULT", json.dumps(found), flush=True)
 
 
 def stress(seed, epochs):

@@ -21,6 +21,7 @@ from fitroom.watch.tensorboard import TensorBoardLog
 FIELDS = [
     *("time", "epoch", "batch", "update", "loss", "metrics", "learning_rate", "pictures_per_second"),
     *("in_use_bytes", "peak_bytes", "reserved_bytes", "limit_bytes", "host_bytes", "micro_batch"),
+    "spent_seconds",
 ]
 MIB = 2**20
 
@@ -112,6 +113,8 @@ def test_each_reading_has_what_the_run_folder_promises(tmp_path, every_batch):
     assert all(reading["host_bytes"] > 50 * MIB for reading in found)
     assert found[0]["pictures_per_second"] is None  # it was compiled
     assert found[-1]["pictures_per_second"] > 0
+    assert list(found[0]["spent_seconds"]) == ["compiling"]
+    assert list(found[-1]["spent_seconds"]) == ["compiling", "training", "validating"]
     totals = {"epochs": 2, "batches": 4, "pictures_per_batch": 16}
     assert heard.readings == [reading | totals for reading in found]
     assert [(epoch, sorted(logs)) for epoch, logs in heard.epochs] == [

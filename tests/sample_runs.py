@@ -127,6 +127,7 @@ def readings(count: int) -> Iterable[dict[str, Any]]:
             "limit_bytes": 8 * GIB,
             "host_bytes": 3 * GIB + int(part * 200) * MIB,
             "micro_batch": 64 if part > 0.03 else 80,
+            "spent_seconds": {"compiling": 40.0, "training": 500 * part, "validating": 60 * part},
         }
 
 

@@ -25,7 +25,8 @@ Y = np.arange(10)
 
 def keras_batches(x, y=None, sample_weight=None, **options):
     adapter = get_data_adapter(x, y, sample_weight, **options)
-    parts = [keras.utils.unpack_x_y_sample_weight(data) for data in adapter.get_numpy_iterator()]
+    found = adapter.get_tf_dataset().as_numpy_iterator() if BACKEND == "tensorflow" else adapter.get_numpy_iterator()
+    parts = [keras.utils.unpack_x_y_sample_weight(data) for data in found]
     return [Batch(x=x, y=y, sample_weight=weight) for x, y, weight in parts]
 
 

@@ -1,14 +1,18 @@
 import subprocess
 import sys
+from html import escape
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from fitroom.backends.default_share import share_note
 from fitroom.budget import Budget
 from fitroom.errors import InputError
 from fitroom.estimating.cards import find_card
 from fitroom.estimating.estimate import choose_card
 from fitroom.estimating.overhead import context_bytes
+from fitroom.planning.max_batch import MaxBatch
+from fitroom.planning.room import room_of
 from fitroom.watch.nvml import LiveGpu, live_gpus
 
 MIB = 1024**2
@@ -36,6 +40,45 @@ def test_a_card_in_this_machine_that_the_catalogue_lacks_is_estimated_as_the_def
     card, notes = choose_card(None)
     assert card.name == "T4"
     assert notes == ("NVIDIA GeForce RTX 5055 XT is not in the catalogue: this is for a T4, the default.",)
+
+
+def test_without_a_card_a_plan_is_for_the_one_that_an_estimate_is_for(driver):
+    driver(present=False)
+    card, notes = choose_card(None)
+    room = room_of(None, None, "torch")
+    assert (room.card, room.budget) == (card, Budget.of("T4", backend="torch"))
+    assert room.notes == notes
+    assert "--gpu names another" in notes[0]
+
+
+def test_where_a_framework_takes_less_than_the_card_gives_estimates_and_plans_say_so(monkeypatch):
+    monkeypatch.delenv("XLA_CLIENT_MEM_FRACTION", raising=False)
+    (note,) = room_of(None, "RTX 3060", "jax").notes
+    assert note == (
+        "JAX by itself takes 8.96 GiB of RTX 3060: estimates are for that. The card can give 11.17 GiB: plans are for "
+        "that, and `fitroom train --budget 11.17GiB` or XLA_CLIENT_MEM_FRACTION=0.93 before JAX starts has it taken."
+    )
+    assert share_note(find_card("RTX 3060"), "torch") == ()
+    assert room_of("8GiB", "RTX 3060", "jax").notes == ()
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.95")
+    assert room_of(None, "RTX 3060", "jax").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        (Budget.of("12GiB"), ["12.00 GiB for training, as given"]),
+        (find_card("RTX 3060"), ["Name                    RTX 3060", "Budget with jax         11.17 GiB"]),
+        (
+            MaxBatch(plain=48, with_remat=112, budget=Budget.of("T4", backend="torch")),
+            ["largest whole batch       48", "with the most recomputed  112", "budget                    14."],
+        ),
+    ],
+)
+def test_budgets_cards_and_largest_batches_show_themselves(value, lines):
+    for line in lines:
+        assert line in str(value)
+        assert escape(line.split("  ")[0]) in value._repr_html_()
 
 
 def test_a_bare_number_that_is_a_card_means_the_card():

@@ -11,7 +11,8 @@ import pytest
 
 import fitroom
 from fitroom.backends import choose
-from fitroom.backends.choose import choose_backend, installed_backends, load_backend
+from fitroom.backends.choose import choose_backend, installed_backends, load_backend, settle_backend
+from fitroom.cli.backend_line import backend_words
 from fitroom.errors import BackendError, InputError, MissingExtraError, UnknownNameError
 
 SOURCE = Path(fitroom.__file__).parents[1]
@@ -56,7 +57,24 @@ def test_the_file_comes_before_what_is_installed(tmp_path):
     assert choose_backend(None) == "torch"
 
 
-@pytest.mark.parametrize("text", ['{"backend": "tensorflow"}', '{"floatx": "float32"}', "[]", "{half a fi", ""])
+def test_what_keras_writes_by_itself_is_not_the_users_wish_and_what_a_user_wrote_is(monkeypatch, tmp_path):
+    """The file is the real one: the installed Keras writes it when it is first imported, whatever it is told to use."""
+    program = "from keras.src.backend import config"
+    environment = os.environ | {"KERAS_HOME": str(tmp_path), "KERAS_BACKEND": "numpy"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, timeout=120)
+    file = tmp_path / "keras.json"
+    assert json.loads(file.read_text())["backend"] == "tensorflow"
+    assert choose_backend(None) == "jax"
+    monkeypatch.setenv("KERAS_BACKEND", "")
+    file.write_text(file.read_text().replace('"float32"', '"float16"'))
+    choice = settle_backend(None)
+    assert (choice.name, choice.why) == ("tensorflow", str(file))
+    monkeypatch.setenv("KERAS_BACKEND", "")
+    file.write_text('{"backend": "tensorflow"}')
+    assert choose_backend(None) == "tensorflow"
+
+
+@pytest.mark.parametrize("text", ['{"backend": 3}', '{"floatx": "float32"}', "[]", "{half a fi", ""])
 def test_a_file_that_says_nothing_of_the_users_wish_is_passed_over(tmp_path, text):
     write_keras_json(tmp_path, text)
     assert choose_backend(None) == "jax"
@@ -89,12 +107,19 @@ def test_an_unknown_name_in_the_file_is_an_error_too(tmp_path):
         choose_backend(None)
 
 
-def test_flag_and_variable_that_differ_are_both_named(monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", "torch")
-    with pytest.raises(InputError, match="--backend jax, KERAS_BACKEND=torch") as raised:
-        choose_backend("jax")
-    assert "unset KERAS_BACKEND" in raised.value.hint
-    assert os.environ["KERAS_BACKEND"] == "torch"
+@pytest.mark.parametrize("other", ["torch", "theano"])
+def test_the_flag_wins_over_the_variable_and_that_is_said(monkeypatch, other):
+    monkeypatch.setenv("KERAS_BACKEND", other)
+    choice = settle_backend("jax")
+    assert backend_words(choice) == f"JAX (--backend, which overrides KERAS_BACKEND={other})"
+    assert os.environ["KERAS_BACKEND"] == "jax"
+
+
+def test_the_reason_is_the_one_that_decided(monkeypatch):
+    assert backend_words(settle_backend(None)) == "JAX (the first that is installed of jax, tensorflow, torch)"
+    monkeypatch.setenv("KERAS_BACKEND", "tf")
+    assert backend_words(settle_backend(None)) == "TensorFlow (KERAS_BACKEND)"
+    assert backend_words(settle_backend("tensorflow")) == "TensorFlow (--backend)"
 
 
 def test_flag_and_variable_may_agree_under_two_names(monkeypatch):
@@ -149,7 +174,7 @@ from fitroom.backends.choose import *
 try:
     {program}
 except Exception as error:
-    print(type(error).__name__, error, error.hint, sep="\\n")
+    print(type(error).__name__, error.message, error.hint, sep="\\n")
 """
     done = subprocess.run(
         [sys.executable, *flags, "-c", program],

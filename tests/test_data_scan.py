@@ -4,7 +4,11 @@ import base64
 import io
 import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,7 +96,7 @@ def test_a_pipe_a_link_to_nowhere_or_a_film_is_skipped_unread(tmp_path):
     assert reasons == {
         "gone.jpg": "cannot be read: no such file or directory",
         "itself.jpg": "cannot be read: too many levels of symbolic links",
-        "pipe.jpg": "not a file",
+        "pipe.jpg": "a pipe, not a file",
         "film.mp4": "too large: a file of 3.00 GiB",
     }
 
@@ -105,8 +109,57 @@ def test_a_file_without_permission_is_skipped(tmp_path):
     (place / "rose" / "closed").chmod(0)
     skipped = images(place, image_size=16).skipped
     (place / "rose" / "closed").chmod(0o755)
-    assert {one.file.name for one in skipped} == {"000.jpg", "closed"}
-    assert {one.reason for one in skipped} == {"cannot be read: permission denied"}
+    assert {one.file.name: one.reason for one in skipped} == {
+        "000.jpg": "cannot be read: permission denied",
+        "closed": "a folder that cannot be entered: permission denied",
+    }
+
+
+LOOKS = """
+import os, sys
+from fitroom.classify.classifier import picture_files
+from fitroom.data import images
+from pathlib import Path
+images(sys.argv[2], image_size=8)  # all is imported now
+if os.getuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for one in images(sys.argv[1], image_size=8, validation=0.5).skipped:
+    print(one.file.name, one.reason)
+print(len(picture_files([Path(sys.argv[1])])))
+"""
+
+
+@pytest.fixture
+def shared_folder():
+    """One that other users may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_pipes_devices_and_folders_that_cannot_be_entered_are_skipped_with_the_reason(shared_folder, tmp_path):
+    """Root, to whom nothing is denied, looks as somebody else."""
+    place = class_folders(shared_folder / "data", {"rose": 3, "tulip": 3})
+    os.mkfifo(place / "rose" / "pipe.jpg")
+    (place / "rose" / "device.jpg").symlink_to("/dev/zero")
+    (place / "tulip" / "closed").mkdir(mode=0)
+    (place / "tulip" / "listed").mkdir()
+    (place / "tulip" / "listed" / "inner").mkdir()
+    (place / "tulip" / "listed").chmod(0o444)  # its names can be read, and nothing in it
+    own = os.environ | {"FITROOM_NO_CACHE": "1"}
+    good = str(class_folders(tmp_path / "good", {"rose": 3, "tulip": 3}))
+    command = [sys.executable, "-c", LOOKS]
+    done = subprocess.run([*command, str(place), good], env=own, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "device.jpg a device, not a file",
+        "pipe.jpg a pipe, not a file",
+        "closed a folder that cannot be entered: permission denied",
+        "inner cannot be read: permission denied",
+        "10",
+    ]
+    shut = subprocess.run([*command, str(place / "tulip" / "closed"), good], env=own, capture_output=True)
+    assert b"InputError: There are no pictures to train on" in shut.stderr
 
 
 def test_every_odd_picture_looks_like_the_one_it_was_made_from(tmp_path, library):

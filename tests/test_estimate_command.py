@@ -218,7 +218,7 @@ def test_layers_of_a_ready_made_model_account_for_nearly_all_of_the_peak(estimat
 def test_text_names_the_three_sizes_and_says_whether_it_fits(run, small):
     done = run(SMALL, "--batch-size", "16", "--backend", "jax", "--gpu", "T4")
     assert done.returncode == 0
-    for words in ("peak", "needs at least", "free on the card", "fits", "activations", "conv_1", "backward"):
+    for words in ("peak", "needs at least", "takes of the card", "fits", "activations", "conv_1", "backward"):
         assert words in done.stdout
     assert f"{small['peak_bytes'] / 1024**2:.1f} MiB" in done.stdout
     assert "\x1b" not in done.stdout
@@ -307,11 +307,14 @@ def test_accumulation_takes_the_micro_batch_and_a_buffer_of_gradients(estimate, 
     assert found["by_kind"]["optimizer"] >= small["by_kind"]["optimizer"] + weights
 
 
-def test_a_limit_decides_whether_it_fits(estimate, small):
+def test_a_limit_decides_whether_it_fits_and_with_check_the_exit_code(run_on_jax, estimate, small):
     found = estimate(SMALL, "--batch-size", "16", "--limit", "1MiB")
     assert found["limit_bytes"] == 1024**2
     assert found["fits"] is False
     assert found["gpu"] == "T4"
+    checked = run_on_jax(SMALL, "--batch-size", "16", "--gpu", "T4", "--limit", "1MiB", "--check", "--json")
+    assert (checked.returncode, json.loads(checked.stdout)["fits"]) == (1, False)
+    assert run_on_jax(SMALL, "--batch-size", "16", "--gpu", "T4", "--check").returncode == 0
 
 
 def test_bytes_as_input_take_a_quarter_of_floats(estimate, small):
@@ -322,7 +325,7 @@ def test_bytes_as_input_take_a_quarter_of_floats(estimate, small):
 
 
 def test_an_open_size_is_filled_in_by_the_image_size(run_on_jax, estimate, small):
-    refuses(run_on_jax("models.py:open_size"), "undefined dimensions", "--image-size")
+    refuses(run_on_jax("models.py:open_size"), "leaves dimensions open", "--image-size")
     found = estimate("models.py:open_size", "--batch-size", "16", "--image-size", "32")
     assert found["peak_bytes"] == small["peak_bytes"]
 
@@ -350,7 +353,7 @@ def broken_compiler(folder: Path) -> dict[str, str]:
     (folder / "broken" / "sitecustomize.py").write_text(
         "import os, sys\nif any('compiled.child' in word for word in sys.orig_argv): os._exit(7)\n"
     )
-    return {"PYTHONPATH": str(folder / "broken")}
+    return {"PYTHONPATH": os.pathsep.join([str(folder / "broken"), os.environ.get("PYTHONPATH", "")])}
 
 
 def test_a_result_is_kept_and_served_without_the_compiler(run, folder, small):
@@ -445,8 +448,12 @@ def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments
     assert "building" not in done.stderr
 
 
-def test_two_backends_at_once_are_a_contradiction(run):
-    refuses(run(SMALL, "--backend", "jax", KERAS_BACKEND="torch"), "--backend jax, KERAS_BACKEND=torch", "unset")
+def test_the_first_line_says_which_backend_and_why_and_the_flag_wins(run):
+    needs_jax()
+    done = run("models.py:raises", "--backend", "jax", "--json", KERAS_BACKEND="torch")
+    refuses(done, "the data is not there")
+    assert done.stderr.splitlines()[0] == "backend: JAX (--backend, which overrides KERAS_BACKEND=torch)"
+    assert done.stderr.count("backend: ") == 1
 
 
 def test_without_any_backend_the_install_line_is_given(run, folder):

@@ -119,7 +119,7 @@ def test_smaller_pictures_are_planned_for_a_file_where_that_is_allowed_and_remem
     assert "changes the task itself" in done.stdout
     again = run("small.keras", *ON_JAX, *whole)
     assert again.stdout == done.stdout
-    assert again.stderr == ""
+    assert again.stderr == "backend: JAX (--backend)\n"
 
 
 def test_every_card_of_the_catalogue_is_answered_for(run):

@@ -1,11 +1,14 @@
 """The page of a plan in a real Chromium: it draws what there is to choose from, and names what is pointed at."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from fitroom.recipe import Recipe
 from fitroom.report.plan_plot import save_plan_plot
-from sample_plans import sample_plan
+from sample_estimates import GIB
+from sample_plans import ROUNDED, option_of, sample_plan
 from test_run_page_in_browser import COLOURS, HOSTILE, Opened
 from test_run_page_in_browser import browser as browser
 
@@ -47,4 +50,23 @@ def test_names_are_text_and_a_phone_shows_it_without_scrolling_sideways(browser,
         assert re.match(re.escape(HOSTILE[0]), opened.page.inner_text(".kicker"))
         assert opened.page.locator("li").all_inner_texts() == list(HOSTILE)
         opened.page.locator("summary").click()
+        assert opened.is_within_its_width
+
+
+NOTEBOOK = """<!doctype html><style>
+body { margin: 0; font: 14px sans-serif }
+.output { margin-left: 90px }
+.output th, .output td { white-space: nowrap; padding: .5em }
+</style><div class="output">"""
+"""As notebooks lay out an output: beside the prompt, and cells of tables in one line."""
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_in_a_notebook_a_plan_stays_within_the_width(browser, tmp_path, width):
+    recipe = Recipe(micro_batch=86, precision="mixed_bfloat16", remat="blocks", optimizer="adafactor", image_size=160)
+    options = [option_of(replace(recipe, frozen_layers=number), 2 * GIB, 245.0, ROUNDED) for number in (100, 101, 102)]
+    plan = sample_plan(recipe=options[1].recipe, frontier=tuple(options), model="mobilenetv2_1.00_160" * 3)
+    file = tmp_path / "notebook.html"
+    file.write_text(f"{NOTEBOOK}{plan._repr_html_()}</div>", encoding="utf-8")
+    with Opened(browser, file, width=width) as opened:
         assert opened.is_within_its_width

@@ -15,9 +15,10 @@ from fitroom.planning.result import Plan
 from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.notebook import plan_html
+from fitroom.report.plain import plain_text
 from fitroom.report.plan_cards import cards_table
 from fitroom.report.plan_plot import save_plan_plot
-from fitroom.report.plan_text import plain_text, plan_text
+from fitroom.report.plan_text import plan_text
 from fitroom.report.plan_words import shown_options
 from sample_estimates import GIB
 from sample_plans import RECOMPUTED, ROUNDED, cut_to, option_of, sample_plan
@@ -48,11 +49,11 @@ Why
 
 What there is to choose from
        at                  needs   samples
-     once  recomputed   at least  a second  changes     memory is     fits
-      256  nothing     20.00 GiB       500  nothing     interpolated  no
-  ▸   256  1 segment    6.25 GiB       400  nothing     confirmed     yes
-      256  blocks       4.00 GiB       350  nothing     interpolated  yes
-       64  blocks       2.00 GiB       300  statistics  interpolated  yes
+     once  recomputed   at least  a second  changes  memory is     fits
+      256  nothing     20.00 GiB       500  nothing  interpolated  no
+  ▸   256  1 segment    6.25 GiB       400  nothing  confirmed     yes
+      256  blocks       4.00 GiB       350  nothing  interpolated  yes
+  and 1 more: --all-recipes shows them, plan.frontier has them
 
 If memory runs out all the same
   blocks recomputed with whole batches; then blocks recomputed with 128 samples at once; then blocks
@@ -65,11 +66,12 @@ Notes
 CHOICE_AT_60_COLUMNS_IN_ASCII = """\
 What there is to choose from
       at                 needs  samples
-    once recomputed   at least a second changes    fits
-     256 nothing    ~20.00 GiB      500 nothing    no
-  *  256 1 segment    6.25 GiB      400 nothing    yes
-     256 blocks      ~4.00 GiB      350 nothing    yes
-      64 blocks      ~2.00 GiB      300 statistics yes
+    once recomputed   at least a second changes fits
+     256 nothing    ~20.00 GiB      500 nothing no
+  *  256 1 segment    6.25 GiB      400 nothing yes
+     256 blocks      ~4.00 GiB      350 nothing yes
+  and 1 more: --all-recipes shows them, plan.frontier has
+  them
   ~ is interpolated, the others are confirmed
 """
 
@@ -97,10 +99,12 @@ H200          140.40 GiB  fits  whole batches                       500
 
 
 def long_frontier() -> Plan:
-    recipes = [Recipe(micro_batch=size, precision="mixed_bfloat16") for size in range(100, 0, -1)]
-    chosen = recipes[41]
-    frontier = [option_of(recipe, recipe.micro_batch * GIB, 100.0, ROUNDED, cut_to(59)) for recipe in recipes]
-    return sample_plan(recipe=chosen, micro_batch=59, frontier=tuple(frontier), batch_size=100)
+    """All even parts of a batch of 100, in 1 GiB a sample; 10 at once is the chosen one."""
+    sizes = sorted({-(-100 // parts) for parts in range(1, 101)}, reverse=True)
+    recipes = [Recipe(micro_batch=size, precision="mixed_bfloat16") for size in sizes]
+    frontier = [option_of(recipe, recipe.micro_batch * GIB, 100.0, ROUNDED, cut_to(10)) for recipe in recipes]
+    chosen = Recipe(micro_batch=10, precision="mixed_bfloat16")
+    return sample_plan(recipe=chosen, micro_batch=10, frontier=tuple(frontier), batch_size=100)
 
 
 def test_whole_plan_at_100_columns_in_a_terminal_and_by_print():
@@ -133,29 +137,33 @@ def test_every_kind_of_recipe_has_a_column_where_it_differs():
         option_of(Recipe(precision="float32", jit=False), 7 * GIB, 90.0),
         option_of(Recipe(precision="mixed_bfloat16", jit=True, micro_batch=32), 3 * GIB, None, ROUNDED, cut_to(32)),
     )
-    text = plain_text(sample_plan(frontier=options))
+    text = plain_text(plan_text(sample_plan(frontier=options), all_recipes=True))
     assert "  once  precision       jit     at least  a second  changes" in text
     assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, statistics  interpolated  yes" in text
     assert "recomputed   at least" not in text
 
 
-def test_long_frontier_is_thinned_and_keeps_its_ends_and_the_chosen_one():
-    text = plain_text(long_frontier())
-    rows = re.findall(r"^  [▸ ] +(\d+) +\d+\.00 GiB", text, re.MULTILINE)
-    assert (rows[0], rows[-1]) == ("100", "1")
-    assert "59" in rows
-    assert f"and {100 - len(rows)} more between these" in text
+def test_the_chosen_recipe_stands_between_its_neighbours_and_the_next_fallback():
+    plan = replace(long_frontier(), fallbacks=(Recipe(micro_batch=5, precision="mixed_bfloat16"),))
+    rows = r"^  [▸ ] +(\d+) +\d+\.00 GiB"
+    shown_rows = re.findall(rows, str(plan), re.MULTILINE)
+    assert shown_rows == ["12", "10", "9", "5"]
+    assert f"and {len(plan.frontier) - 4} more: --all-recipes" in str(plan)
+    assert len(re.findall(rows, plain_text(plan_text(plan, all_recipes=True)), re.MULTILINE)) == len(plan.frontier)
 
 
-def test_long_frontier_keeps_what_leaves_the_batch_whole():
+def test_what_keeps_the_batch_whole_and_what_was_passed_over_are_shown():
     plan = long_frontier()
     whole = replace(option_of(Recipe(remat="blocks"), 5 * GIB, 50.0, RECOMPUTED), micro_batch=plan.batch_size)
-    with_it = replace(plan, frontier=(*plan.frontier[:43], whole, *plan.frontier[43:]))
-    assert whole in shown_options(with_it, 16)
+    passed = option_of(Recipe(micro_batch=34, remat="blocks", precision="mixed_bfloat16"), 7 * GIB, 101.0, ROUNDED)
+    frontier = (*plan.frontier[:2], passed, *plan.frontier[2:14], whole, *plan.frontier[14:])
+    found = shown_options(replace(plan, frontier=frontier))
+    assert passed in found
+    assert whole in found
 
 
 def test_a_plan_that_changes_nothing_says_so():
-    text = plain_text(sample_plan(recipe=Recipe(), changes=(), frontier=(), fallbacks=(), notes=()))
+    text = str(sample_plan(recipe=Recipe(), changes=(), frontier=(), fallbacks=(), notes=()))
     assert "fits as it is: whole batches, float32\n" in text
     assert "\n  nothing: every knob stays as the model has it\n" in text
     assert not any(heading in text for heading in ("choose from", "If memory runs out", "Notes"))
@@ -179,7 +187,7 @@ def test_a_plan_that_changes_nothing_says_so():
     ],
 )
 def test_speed_recipe_budget_changes_and_fallbacks_in_words(changes, words):
-    assert words in plain_text(sample_plan(**changes)) + "\n"
+    assert words in str(sample_plan(**changes)) + "\n"
 
 
 def test_a_saved_plan_shows_as_it_did(tmp_path):

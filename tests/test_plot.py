@@ -183,6 +183,21 @@ def test_phase_bands_go_by_the_majority():
     assert [(band.phase, band.first, band.end) for band in bands] == [("forward", 0, 300), ("backward", 300, 600)]
 
 
+def test_phases_are_read_once_and_in_the_order_they_run():
+    """A compiler puts statistics and metrics of the forward pass last."""
+    phases = ["forward"] * 300 + ["backward"] * 440 + ["update"] * 10 + ["forward"] * 60
+    moments = tuple(Moment(name="op", layer=None, phase=phase) for phase in phases)
+    bands = phase_bands(Timeline(buffers=(), moments=moments))
+    assert [(band.phase, band.first, band.end) for band in bands] == [
+        ("forward", 0, 300),
+        ("backward", 300, 740),
+        ("update", 740, 810),
+    ]
+    twice = (moments[:740]) * 2  # two micro-batches
+    bands = phase_bands(Timeline(buffers=(), moments=twice))
+    assert [band.phase for band in bands] == ["forward", "backward", "forward", "backward"]
+
+
 def test_page_carries_all_figures_and_every_layer(tmp_path):
     layers = {f"block_{index}": (100 - index) * MIB for index in range(40)}
     estimate = replace(estimate_of_layers(layers), notes=("Mind the gap.",), versions={"jax": "0.9.0"})

@@ -1,11 +1,14 @@
 """What frameworks say of themselves while fitroom estimates and plans is kept from stderr; what went wrong is not."""
 
+import logging
 import os
 import subprocess
 import sys
 import threading
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 
 from fitroom.backends.silence import silenced
 from test_backend_contract import needs, run_python
@@ -87,6 +90,16 @@ def test_two_threads_that_hold_stderr_back_leave_it_as_it_was(capfd):
     other.join()
     os.write(2, b"heard again")
     assert (held.text, capfd.readouterr().err) == ("", "heard again")
+
+
+def test_a_logger_is_held_back_where_a_live_view_has_taken_the_place_of_stderr(capfd):
+    with Live(console=Console(file=sys.stderr, force_terminal=True), refresh_per_second=0.01), silenced() as held:
+        logging.lastResort.emit(logging.makeLogRecord({"msg": "no CUDA-enabled jaxlib"}))
+        late = logging.StreamHandler(sys.stderr)  # as a framework makes one at its import, and keeps it
+    assert held.text == "no CUDA-enabled jaxlib"
+    late.emit(logging.makeLogRecord({"msg": "heard again"}))
+    assert "no CUDA" not in (heard := capfd.readouterr().err)
+    assert "heard again" in heard
 
 
 def test_without_a_stderr_nothing_is_held_back():

@@ -61,13 +61,19 @@ def test_on_a_card_tensorflow_does_not_wait_for_memory(tmp_path):
     needs("tensorflow")
     script = tmp_path / "asks.py"
     script.write_text(
-        "import keras\n"
+        "import tensorflow as tf\n"
         "from tensorflow.python.eager import context\n"
-        "keras.ops.ones(3)\n"
+        "tf.ones(3)\n"
         "print('waits', not context.context().config.gpu_options.experimental.disallow_retry_on_allocation_failure)\n"
+        "tf.config.list_physical_devices = lambda kind: [kind]\n"
+        "import fitroom\n"
+        "fitroom.protect()\n"
     )
-    assert "waits True" in run(script).stdout
-    assert "waits False" in run("-m", "fitroom", "run", script).stdout
+    in_time, too_late = run("-m", "fitroom", "run", script), run(script)
+    assert "waits False" in in_time.stdout
+    assert "10 s" not in in_time.stderr
+    assert "waits True" in too_late.stdout
+    assert too_late.stderr.count("will wait 10 s before each out-of-memory error: its devices were in use") == 1
 
 
 def test_a_script_that_is_not_there_is_an_error():

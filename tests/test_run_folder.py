@@ -152,9 +152,18 @@ def test_a_damaged_description_is_told(tmp_path, text):
         RunFolder.open(tmp_path, IDENTITY)
 
 
+def test_a_flipped_digit_of_the_description_is_told(tmp_path):
+    RunFolder.open(tmp_path, IDENTITY | {"seed": 1}).close()
+    text = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(text.replace('"seed": 1', '"seed": 3'))
+    with pytest.raises(InputError, match="its checksum does not match"):
+        RunFolder.open(tmp_path, IDENTITY | {"seed": 3})
+
+
 def test_a_run_of_a_newer_fitroom_is_told(tmp_path):
     RunFolder.open(tmp_path, IDENTITY).close()
     kept = json.loads((tmp_path / "run.json").read_text())
+    del kept["sha256"]
     (tmp_path / "run.json").write_text(json.dumps(kept | {"format": 99}))
     with pytest.raises(InputError, match="newer fitroom") as raised:
         RunFolder.open(tmp_path, IDENTITY)
@@ -168,7 +177,7 @@ from fitroom.train.run.folder import RunFolder
 try:
     RunFolder.open(sys.argv[1], {"epochs": 1})
 except InputError as error:
-    print(error)
+    print(error.message)
 """
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,39 @@ def test_the_time_between_a_stop_and_going_on_does_not_count(tmp_path):
         file.write('{"time": "2023-11-14T23:30:00+0000", "kind": "resumed", "message": "going on"}\n')
     run = fitroom.open_run(tmp_path)
     assert run.readings.seconds == run.seconds == 20
+
+
+def test_learning_rate_and_speed_are_drawn_over_steps(tmp_path):
+    charts = charts_of(write_run(tmp_path))
+    for key in ("learning-rate", "speed"):
+        assert charts[key].across == "update"
+        assert (charts[key].at[0], charts[key].at[-1]) == (0, 229)
+    assert charts["memory"].across == "seconds"
+
+
+def test_the_page_says_where_the_time_went(tmp_path):
+    write_run(tmp_path)
+    (tmp_path / "times.json").write_text('{"planning": 31.0, "evaluating": 12.0}')
+    page = page_of(tmp_path)
+    table = page[page.index("Where the time went") :]
+    found = re.findall(r'<th scope="row">(\w+)</th>.*?<td>([^<]*)</td></tr>', table)[:5]
+    assert found == [
+        ("planning", "31 seconds"),
+        ("compiling", "40 seconds"),
+        ("training", "8 minutes"),
+        ("validating", "1 minute"),
+        ("evaluating", "12 seconds"),
+    ]
+
+
+def test_one_card_is_named_once_and_another_is_told(tmp_path):
+    write_run(tmp_path)
+    estimate = replace(step_estimate(), gpu="H200")
+    (tmp_path / "estimate.json").write_text(json.dumps(estimate.to_dict(with_timeline=True)))
+    job = json.loads((tmp_path / "job.json").read_text())
+    for device, is_told in (("NVIDIA H200", False), ("NVIDIA L4", True)):
+        (tmp_path / "job.json").write_text(json.dumps(job | {"device": device}))
+        assert ("the prediction is for H200" in page_of(tmp_path)) == is_told
 
 
 def test_the_step_is_stacked_by_kind_with_limit_and_measured_peak(tmp_path):

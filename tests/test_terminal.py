@@ -27,9 +27,9 @@ TinyNet, batch 8, float32, JAX on NVIDIA L4
 fits: 6.25 GiB of 16.00 GiB
 
 Memory
-  peak              5.00 GiB  the most in use at once during a training step
-  needs at least    6.25 GiB  the allocator limit that holds the step
-  free on the card  6.75 GiB  what must be free on the GPU, CUDA included
+  peak               5.00 GiB  the most in use at once during a training step
+  needs at least     6.25 GiB  the allocator limit that holds the step
+  takes of the card  6.75 GiB  so much must be free on it when training starts, CUDA included
 
 Peak by kind
   activations   3.25 GiB  65.0 %  ████████████████████████████████████████
@@ -65,9 +65,9 @@ TinyNet, batch 8, float32, JAX on NVIDIA L4
 fits: 6.25 GiB of 16.00 GiB
 
 Memory
-  peak              5.00 GiB
-  needs at least    6.25 GiB
-  free on the card  6.75 GiB
+  peak               5.00 GiB
+  needs at least     6.25 GiB
+  takes of the card  6.75 GiB
 
 Peak by kind
   activations   3.25 GiB  65.0 %  ##########
@@ -106,9 +106,10 @@ TinyNet, batch 8, float32, JAX on NVIDIA L4
 fits: 243.8 MiB of 16.00 GiB
 
 Memory
-  peak              195.0 MiB  the most in use at once during a training step
-  needs at least    243.8 MiB  the allocator limit that holds the step
-  free on the card  755.8 MiB  what must be free on the GPU, CUDA included
+  peak               195.0 MiB  the most in use at once during a training step
+  needs at least     243.8 MiB  the allocator limit that holds the step
+  takes of the card  755.8 MiB  so much must be free on it when training starts,
+                                CUDA included
 
 Peak by kind
   activations  195.0 MiB  100.0 %  ████████████████████████████████████████
@@ -144,15 +145,19 @@ TinyNet, float32 on NVIDIA L4
          JAX
  batch   limit 6.50 GiB             PyTorch
  ──────────────────────────────────────────────────
-     8     5.00 GiB  fits           no estimate [1]
-    16    10.00 GiB  does NOT fit   no estimate [1]
+     8     6.25 GiB  fits           no estimate [1]
+    16    11.00 GiB  does NOT fit   no estimate [1]
     32   no estimate [2]            -
 
-The peak of each step, and whether what it needs is within the limit.
+What each step needs at least, and whether that is within the limit.
   - The loss was chosen for the model: it has none of its own.
 [1] PyTorch is not installed.
 [2] The compiler was killed: 32 [samples] took more than this machine has.
 """
+
+
+def test_print_shows_what_a_terminal_shows():
+    assert str(small_estimate()) + "\n" == AT_100_COLUMNS
 
 
 def long_path(stage: int) -> str:
@@ -242,7 +247,7 @@ def test_method_time_and_recipe_in_words(changes, words):
     assert words in shown(estimate_text(replace(small_estimate(), **changes)), width=160)
 
 
-def test_table_shows_peak_verdict_and_each_reason_once():
+def test_table_shows_need_verdict_and_each_reason_once():
     assert shown(estimates_table(table_rows())) == BACKENDS_BY_BATCH_SIZES
 
 
@@ -255,9 +260,9 @@ def test_table_of_refusals_alone():
 
 
 def test_estimates_of_different_cards_are_not_laid_over_each_other():
-    text = shown(estimates_table([small_estimate(), replace(small_estimate(), gpu="NVIDIA T4", peak_bytes=GIB)]))
-    assert text.index("TinyNet, float32 on NVIDIA L4") < text.index("5.00 GiB")
-    assert text.index("5.00 GiB") < text.index("TinyNet, float32 on NVIDIA T4") < text.index("1.00 GiB")
+    text = shown(estimates_table([small_estimate(), replace(small_estimate(), gpu="NVIDIA T4", required_bytes=GIB)]))
+    assert text.index("TinyNet, float32 on NVIDIA L4") < text.index("6.25 GiB")
+    assert text.index("6.25 GiB") < text.index("TinyNet, float32 on NVIDIA T4") < text.index("1.00 GiB")
 
 
 def test_colour_carries_nothing_that_the_words_do_not():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from fitroom.classify.options import TrainOptions
 from picture_runs import LEARNS, TRAIN, environment, fitroom, make_pictures, read, stopped
+from sample_runs import write_run
+from small_disk import run_on, small_disk
 from test_backend_contract import needs
 
 LOADS = """
@@ -125,7 +128,8 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
 
     code, _ = stopped(place, *command, "--run-dir", str(killed), when=epochs(1), by=signal.SIGKILL)
     assert code == -signal.SIGKILL
-    code, said = stopped(place, "train", "--resume", when=epochs(4), by=signal.SIGKILL)
+    resume = ("train", "--resume", "--model", "tiny.py:make_model")
+    code, said = stopped(place, *resume, when=epochs(4), by=signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert f"going on with {Path('runs/killed')}" in said
     done = fitroom(place, *command, "--run-dir", "runs/killed")
@@ -145,6 +149,22 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
     other = fitroom(place, *command, "--run-dir", "runs/killed", "--batch-size", "16", "--no-augment")
     assert other.returncode == 1
     assert "begun with --batch-size 8, --augment; now it is --batch-size 16, --no-augment" in other.stderr
+
+
+@pytest.mark.slow  # the harness in benchmarks/faults has disks of all sizes
+def test_on_a_full_disk_it_says_so_and_with_room_made_it_completes(place):
+    needs("torch")
+    run = place / "runs" / "full"
+    run.mkdir(parents=True)
+    disk = small_disk(run, size_kib=60)
+    again = f"mount -o remount,size=64m '{run}'"
+    command = [sys.executable, "-m", "fitroom", *TRAIN, "--epochs", "1", "--run-dir", str(run)]
+    script = ["sh", "-c", f'"$@"; echo first $?; {again} && "$@" && ls "{run}"', "sh", *command]
+    done = run_on(f"{disk} && cd '{place}' && export KERAS_BACKEND=torch CUDA_VISIBLE_DEVICES=", script)
+    assert "first 1" in done.stdout, done.stderr
+    assert "could not be written: No space left on device" in done.stderr
+    assert "not foreseen" not in done.stderr
+    assert {"model.keras", "results.json", "report.html"} <= set(done.stdout.split())
 
 
 @pytest.mark.slow  # as above
@@ -177,17 +197,21 @@ def test_predict_names_classes_and_skips_what_is_no_picture(place):
     run = place / "runs" / "whole-jax"
     if not (run / "model.keras").exists():
         assert fitroom(place, *TRAIN, *LEARNS, "--run-dir", str(run)).returncode == 0
-    done = fitroom(place, "predict", str(run), "pictures/red", "pictures/blue/01.jpg", "--top", "2")
+    no_text = os.fsdecode(b"caf\xe9.jpg")
+    shutil.copy(place / "pictures" / "green" / "00.jpg", place / no_text)
+    done = fitroom(place, "predict", str(run), "pictures/red", no_text, "pictures/blue/01.jpg", "--top", "2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == 19
+    assert len(lines) == 20
+    assert lines[-2].startswith(no_text)
     assert re.fullmatch(r"pictures/red/00.jpg   red +\d+\.\d %  \w+ +\d+\.\d %", lines[0])
     assert lines[-1].startswith("pictures/blue/01.jpg  blue")
     assert "broken.jpg" in done.stderr
     as_json = fitroom(
-        place, "predict", str(run / "model.keras"), "pictures/green/00.jpg", "--json", "--batch-size", "1"
+        place, "predict", str(run / "model.keras"), "pictures/green/00.jpg", no_text, "--json", "--batch-size", "1"
     )
-    found = json.loads(as_json.stdout)["predictions"][0]
+    found, also = json.loads(as_json.stdout)["predictions"]
+    assert (also["file"], also["top"]) == (no_text, found["top"])
     assert found["top"][0][0] == "green"
     assert sum(probability for _, probability in found["top"]) == pytest.approx(1, abs=1e-4)
     none = fitroom(place, "predict", str(run), "tiny.py")
@@ -257,6 +281,14 @@ def test_an_optimizer_that_keras_does_not_know_is_refused_before_the_pictures_ar
     assert not (place / "misspelt").exists()
 
 
+def make_finished(run: Path) -> None:
+    """Files that a finished run has, whole as files go."""
+    shutil.copytree(write_run(run.with_name("finished")), run, dirs_exist_ok=True, ignore=lambda *_: ["job.json"])
+    with zipfile.ZipFile(run / "model.keras", "w") as archive:
+        for member in ("config.json", "metadata.json", "model.weights.h5"):
+            archive.writestr(member, b"{}")
+
+
 def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):
     """Planted: a run that was begun with KERAS_BACKEND=torch and no --backend, and is finished later."""
     needs("torch")
@@ -270,8 +302,7 @@ def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):
         assert other.returncode == 1
         assert "it was begun with the torch backend; now it is the jax backend" in other.stderr
         assert "`KERAS_BACKEND=torch fitroom train --resume --run-dir kept` goes on" in other.stderr
-    for name in ("results.json", "model.keras"):
-        (run / name).touch()
+    make_finished(run)
     for same in (command, ("train", "--resume", "--run-dir", "kept"), (*command, "--backend", "pytorch")):
         assert "nothing left to train" in fitroom(place, *same, backend="torch").stdout
     longer = fitroom(place, *command, "--epochs", "5", backend="torch")

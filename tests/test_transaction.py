@@ -8,7 +8,7 @@ import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.stepper import SAMPLE_BYTES, FakeStepper
-from fitroom.errors import OutOfMemoryError
+from fitroom.errors import FreshStart, OutOfMemoryError
 from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
@@ -93,6 +93,34 @@ def test_memory_that_is_not_given_back_is_named_as_the_cause():
     with pytest.raises(OutOfMemoryError) as raised:
         steps.train(batch_of(4))
     assert "although nothing runs" in raised.value.hint
+
+
+def test_where_something_lies_in_the_way_a_fresh_process_begins_with_what_went_well_before():
+    steps = transaction(samples_that_fit=6)
+    steps.train(batch_of(8))  # at 4
+    steps.backend._gpu_memory.allocate(6 * SAMPLE_BYTES)
+    with pytest.raises(OutOfMemoryError) as raised:
+        steps.train(batch_of(8))
+    assert raised.value.fresh_start == FreshStart(micro_batch=4, during="training", is_known_to_fit=True)
+    assert "Recipe(micro_batch=4), which went well before" in raised.value.hint
+
+
+def test_a_first_try_that_fails_is_not_worth_another_process():
+    steps = transaction(samples_that_fit=0, micro_batch=1)
+    with pytest.raises(OutOfMemoryError) as raised:
+        steps.train(batch_of(4))
+    assert raised.value.fresh_start is None
+
+
+def test_a_size_that_only_a_fresh_process_could_go_on_from_is_not_tried_again():
+    sizing = Sizing(most=4)
+    for _ in range(5 * FIRST_STRETCH):
+        sizing.succeeded(64)
+    assert sizing.samples_at_once(64) == 4
+    sizing.failed(4)
+    for _ in range(5 * FIRST_STRETCH):
+        sizing.succeeded(64)
+    assert sizing.samples_at_once(64) == 4
 
 
 def test_a_batch_that_cannot_be_cut_says_why():

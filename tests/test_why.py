@@ -76,7 +76,7 @@ def test_what_is_a_little_faster_with_fewer_samples_at_once_is_named():
     assert (size, remat) == (52, "1 segment")
     assert (
         " 43 samples at once with nothing recomputed would be 1.3 % faster; within 2 %, the recipe with more samples "
-        "at once is preferred. " in why
+        "at once is preferred." in why
     )
 
 
@@ -137,3 +137,19 @@ def test_what_a_guess_says_is_faster_is_named_where_no_estimate_could_be_spent_o
         " 43 samples at once with nothing recomputed would be 0.6 % faster, by a guess of its memory that no estimate "
         "has checked." in why
     )
+
+
+def test_what_the_reasons_name_as_faster_is_on_the_frontier_and_faster_there(monkeypatch):
+    monkeypatch.setattr("fitroom.planning.choosing.CLEARLY_LESS", 0.5)  # most are nearly alike, and left out
+    search = search_of(seconds_of())
+    chosen = search.run()
+    assert "43 samples at once with nothing recomputed would be 1.3 % faster" in why_this(search, chosen)
+    named = [one for one in search.frontier(chosen) if one.candidate.micro_batch == 43]
+    assert [(one.candidate.recomputes, one.seconds < chosen.seconds) for one in named] == [(False, True)]
+
+
+def test_the_next_fallback_is_on_the_frontier():
+    search = search_of(seconds_of(), usable_mib=9000)
+    chosen = search.run()
+    fallback = search.smaller_than(chosen.candidate)[0]
+    assert fallback.key in [one.candidate.key for one in search.frontier(chosen)]

@@ -1,6 +1,7 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
 from fitroom import data as data
+from fitroom.backends.compile_choice import remember_choices as _remember_choices
 from fitroom.budget import Budget as Budget
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
@@ -33,3 +34,5 @@ from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step
 
 __version__ = "0.1.0"
+
+_remember_choices()

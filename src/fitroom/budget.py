@@ -37,6 +37,18 @@ class Budget:
             return cls(bytes=parse_bytes(value), source="given")
         return _of_text(value, backend)
 
+    def __str__(self) -> str:
+        from fitroom.report.facts import budget_words
+
+        return budget_words(self)
+
+    def _repr_html_(self) -> str:
+        """As a few lines, where a notebook shows it."""
+        from fitroom.report.facts import budget_words
+        from fitroom.report.notebook import facts_html
+
+        return facts_html({"budget": budget_words(self)})
+
 
 def _of_text(text: str, backend: str | None) -> Budget:
     from fitroom.estimating.cards import find_card

@@ -3,6 +3,8 @@
     FITROOM_CACHE_DIR     where estimates, scans of folders, decoded pictures and compiled programs are kept; default:
                           the user's cache folder
     FITROOM_NO_CACHE      set to anything: neither read nor write them
+    FITROOM_RESTARTS      how many processes went before this one, of a command that goes on in a fresh one where memory
+                          stays taken; set by fitroom itself
     FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
 `KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to others and are obeyed where they matter.
@@ -10,6 +12,14 @@
 
 import os
 from pathlib import Path
+
+RESTARTS = "FITROOM_RESTARTS"
+
+
+def restarts_so_far() -> int:
+    """How many processes of this command ended for want of memory, each followed by a fresh one."""
+    number = os.environ.get(RESTARTS, "")
+    return int(number) if number.isdigit() else 0
 
 
 def cache_folder() -> Path | None:

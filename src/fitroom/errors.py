@@ -14,17 +14,19 @@
     └── CompilerError            the XLA compiler refused, crashed or was killed
     RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can go on; a SystemExit
 
-Each says what happened and what was received; `hint` is the next thing to try:
+Each says what happened and what was received in `message`; `hint` is the next thing to try. Both are in the text of the
+error, so that a plain traceback and a notebook show them:
 
     try:
         fitroom.estimate(model, batch_size=64, gpu="RTX 3600")
     except fitroom.FitroomError as error:
-        print(error, error.hint)
+        print(error)
 """
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from fitroom.recipe import Recipe
@@ -37,6 +39,9 @@ class FitroomError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        return _with_hint(self.message, self.hint)
 
 
 class InputError(FitroomError, ValueError):
@@ -88,6 +93,26 @@ class BackendError(FitroomError):
 class OutOfMemoryError(FitroomError):
     """Training does not fit, however small the micro-batch. The model is as before the batch that failed."""
 
+    def __init__(self, message: str, *, hint: str | None = None, fresh_start: "FreshStart | None" = None) -> None:
+        super().__init__(message, hint=hint)
+        self.fresh_start = fresh_start
+        """How a fresh process may go on, or None where that would not help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshStart:
+    """What a fresh process is to begin with, where something in the way stays with the one that ran out of memory."""
+
+    micro_batch: int
+    """Of training, or of validation where memory ran out there."""
+
+    during: Literal["training", "validation"]
+    is_known_to_fit: bool
+    """Whether that many samples at once went well in the process that failed later."""
+
+    is_kept: bool = False
+    """Whether a run folder has it: the next process that goes on with the run then begins so by itself."""
+
 
 class HostMemoryError(FitroomError):
     """The host's memory, not the device's, ran out while a batch was being made."""
@@ -119,7 +144,17 @@ class RunInterrupted(SystemExit):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.message
+        return _with_hint(self.message, self.hint)
+
+
+def _with_hint(message: str, hint: str | None) -> str:
+    """In the text, not in `__notes__`: notebooks with an older IPython, such as Colab's, do not show those."""
+    return f"{message}\nhint: {hint}" if hint else message
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says, without a hint: for a sentence, or for an error that has its own."""
+    return error.message if isinstance(error, FitroomError) else str(error)
 
 
 def nearest_names(received: str, known: Iterable[str], *, count: int = 3) -> list[str]:

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from fitroom.backends.contract import Backend
@@ -22,30 +23,77 @@ _ALIASES = {"pytorch": "torch", "tf": "tensorflow"}
 _CANNOT_TRAIN = ("numpy", "openvino")
 _CLASSES = {"jax": "JaxBackend", "tensorflow": "TensorFlowBackend", "torch": "TorchBackend"}
 
+_WRITTEN_BY_KERAS = json.dumps(
+    {"floatx": "float32", "epsilon": 1e-07, "backend": "tensorflow", "image_data_format": "channels_last"}, indent=4
+)
+"""keras.json as Keras 2 and 3 write it, to the letter."""
+
 
 def installed_backends() -> tuple[str, ...]:
     """Those of INSTALLABLE that can be imported here, found without importing them."""
     return tuple(name for name in INSTALLABLE if _is_installed(name))
 
 
-def choose_backend(flag: str | None) -> str:
-    """Settle the backend before Keras is imported, and set KERAS_BACKEND to it.
+@dataclass(frozen=True, kw_only=True)
+class BackendChoice:
+    """A backend and why it was taken."""
 
-    In this order: `flag` (the command line's `--backend`), KERAS_BACKEND, the user's keras.json, the first one
-    installed. Once Keras is imported its backend is the answer, and wishing for another is an error.
+    name: str
+    """As Keras spells it."""
+
+    why: str
+    """Who said so: `--backend`, `KERAS_BACKEND`, a keras.json, or nobody."""
+
+    overridden: str | None = None
+    """What said otherwise and was not followed, such as KERAS_BACKEND=torch."""
+
+
+def choose_backend(flag: str | None) -> str:
+    """Settle the backend before Keras is imported, and set KERAS_BACKEND to it. Returns its name."""
+    return settle_backend(flag).name
+
+
+def settle_backend(flag: str | None, *, why: str = "--backend", also: tuple[str, ...] = ()) -> BackendChoice:
+    """Settle the backend before Keras is imported, set KERAS_BACKEND to it, and tell why it is this one.
+
+    In this order: `flag` (the command line's `--backend`, or what else `why` names), KERAS_BACKEND, the user's
+    keras.json, the first one installed. Once Keras is imported its backend is the answer, and wishing for another is an
+    error. `also` are further words that the flag may be, for the error about a wrong one.
     """
-    wished = _wished(flag)
+    wish = _wish(flag, why, also)
     imported = _imported_keras_backend()
-    if imported and wished and imported != wished:
+    if imported and wish and imported != wish.name:
         raise InputError(
             f"Keras is already imported with the {imported} backend, which is fixed at its first import. "
-            f"Received: {wished!r}.",
-            hint=f"set KERAS_BACKEND={wished} before anything imports keras",
+            f"Received: {wish.name!r}.",
+            hint=f"set KERAS_BACKEND={wish.name} before anything imports keras",
         )
-    name = imported or wished or _from_keras_json() or _first_installed()
-    _require_installed(_canonical(name))
-    os.environ["KERAS_BACKEND"] = name
-    return name
+    if imported:
+        choice = wish or BackendChoice(name=imported, why="Keras is imported with it")
+    else:
+        choice = wish or _from_keras_json() or _first_installed()
+    _require_installed(_canonical(choice.name))
+    os.environ["KERAS_BACKEND"] = choice.name
+    return choice
+
+
+def keras_backend_choice(flag: str | None, *, overridden: str | None) -> BackendChoice:
+    """The backend that an imported Keras took by its own rules, and why.
+
+    Args:
+        flag: what `--backend` had KERAS_BACKEND set to.
+        overridden: what KERAS_BACKEND was before.
+    """
+    import keras
+
+    name = keras.backend.backend()
+    if flag:
+        is_other = overridden and _spelled(overridden) != name
+        return BackendChoice(name=name, why="--backend", overridden=f"KERAS_BACKEND={overridden}" if is_other else None)
+    if os.environ.get("KERAS_BACKEND"):
+        return BackendChoice(name=name, why="KERAS_BACKEND")
+    file = _from_keras_json()
+    return file if file and file.name == name else BackendChoice(name=name, why="Keras's default")
 
 
 def current_backend() -> Backend:
@@ -83,50 +131,55 @@ def limit_memory(name: str, limit_bytes: int) -> str | None:
     return why_not
 
 
-def _wished(flag: str | None) -> str | None:
-    """What the user asked for in so many words, by the flag or by KERAS_BACKEND."""
+def _wish(flag: str | None, why: str, also: tuple[str, ...]) -> BackendChoice | None:
+    """What the user asked for in so many words. The flag is nearer than a variable that may be set for all shells."""
     environment = os.environ.get("KERAS_BACKEND")  # Keras, too, takes an empty one for none
-    by_flag = _canonical(flag) if flag else None
-    by_environment = _canonical(environment) if environment else None
-    if by_flag and by_environment and by_flag != by_environment:
-        raise InputError(
-            f"--backend and KERAS_BACKEND name different backends. "
-            f"Received: --backend {flag}, KERAS_BACKEND={environment}.",
-            hint=f"leave one of them out: drop --backend for {by_environment}, or `unset KERAS_BACKEND` for {by_flag}",
-        )
-    return by_flag or by_environment
+    if flag:
+        name = _canonical(flag, also)
+        is_other = environment and _spelled(environment) != name
+        return BackendChoice(name=name, why=why, overridden=f"KERAS_BACKEND={environment}" if is_other else None)
+    return BackendChoice(name=_canonical(environment), why="KERAS_BACKEND") if environment else None
 
 
-def _canonical(name: str) -> str:
+def _canonical(name: str, also: tuple[str, ...] = ()) -> str:
     """The name as Keras spells it. Raises for one that is unknown or cannot train."""
-    lowered = name.lower()
-    known = _ALIASES.get(lowered, lowered)
+    known = _spelled(name)
     if known in _CANNOT_TRAIN:
         raise BackendError(
             f"The {known} backend of Keras cannot train.",
             hint=f"set KERAS_BACKEND to one of: {', '.join(INSTALLABLE)}",
         )
     if known not in INSTALLABLE:
-        raise UnknownNameError("backend", name, INSTALLABLE, more=f"known are: {', '.join(INSTALLABLE)}")
+        names = (*INSTALLABLE, *also)
+        raise UnknownNameError("backend", name, names, more=f"known are: {', '.join(names)}")
     return known
 
 
-def _from_keras_json() -> str | None:
-    """The backend in the user's keras.json.
+def _spelled(name: str) -> str:
+    lowered = name.lower()
+    return _ALIASES.get(lowered, lowered)
 
-    "tensorflow" there says nothing: Keras writes it by itself on its first import, whatever is installed.
+
+def _from_keras_json() -> BackendChoice | None:
+    """The backend in the keras.json that a user wrote or changed.
+
+    Keras writes one by itself on its first import, with "tensorflow" in it whatever is installed or was asked for. As
+    long as nobody changed that file, it says nothing.
     """
     home = Path.home() if os.access(Path.home(), os.W_OK) else Path("/tmp")  # as Keras looks for it
-    folder = Path(os.environ.get("KERAS_HOME") or home / ".keras").expanduser()
+    file = Path(os.environ.get("KERAS_HOME") or home / ".keras").expanduser() / "keras.json"
     try:
-        settings = json.loads((folder / "keras.json").read_text())
+        text = file.read_text()
+        settings = json.loads(text)
     except (OSError, ValueError):  # none there, or one that Keras would not read either
         return None
     name = settings.get("backend") if isinstance(settings, dict) else None
-    return _canonical(name) if name and name != "tensorflow" else None
+    if not isinstance(name, str) or text == _WRITTEN_BY_KERAS:
+        return None
+    return BackendChoice(name=_canonical(name), why=str(file))
 
 
-def _first_installed() -> str:
+def _first_installed() -> BackendChoice:
     installed = installed_backends()
     if not installed:
         alternatives = " or ".join(f"'fitroom[{name}]'" for name in INSTALLABLE[1:])
@@ -134,7 +187,7 @@ def _first_installed() -> str:
             "No backend is installed: Keras needs one of JAX, TensorFlow and PyTorch.",
             hint=f"pip install 'fitroom[{INSTALLABLE[0]}]' (or {alternatives})",
         )
-    return installed[0]
+    return BackendChoice(name=installed[0], why=f"the first that is installed of {', '.join(INSTALLABLE)}")
 
 
 def _imported_keras_backend() -> str | None:

@@ -6,6 +6,7 @@ training step, all of it or nothing), `limit.py` (less memory than there is, set
 A capability that a framework lacks is a flag here, not a surprise at run time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -15,7 +16,7 @@ from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
-StepName = Literal["train_step", "test_step"]
+StepName = Literal["train_step", "test_step", "predict_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,15 @@ class Stepper(Protocol):
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs, as NumPy arrays in the structure of the outputs."""
 
+    def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
+        """One batch of `predict`, at most `micro_batch` samples at once; the outputs of all of it, on the host.
+
+        What a forward pass changes, such as the state of random generators, it changes as in Keras's `predict`.
+        """
+
+    def join(self, outputs: Sequence[Any]) -> Any:
+        """The outputs of several batches of `predict`, put together as Keras does."""
+
     def ahead(self, batch: Batch) -> Batch:
         """The batch brought nearer to the device while another is being worked on, as Keras's own `fit` would.
 
@@ -114,8 +124,11 @@ class Backend(Protocol):
     def release(self) -> None:
         """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""
 
-    def fail_at_once(self) -> None:
-        """Have allocations fail where memory is out, instead of waiting for some. Before the devices are in use."""
+    def fail_at_once(self) -> str | None:
+        """Have allocations fail where memory is out, instead of waiting for some. Before the devices are in use.
+
+        Returns what to tell the user where it is too late, else None.
+        """
 
     def keep_programs(self, folder: Path) -> None:
         """Keep what is compiled for a card in a folder, where the next process finds it and compiles nothing."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.errors import InputError, ModelError
+from fitroom.input_sizes import InputShape, describe_open, fill_in, known_sizes
 from fitroom.recipe import Recipe
 
 
@@ -33,7 +34,21 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
                 f"Unknown dtype for the input. Received: {recipe.input_dtype!r}.", hint="uint8, float16, float32, int32"
             ) from error
     micro_batch = recipe.samples_at_once(batch_size)
-    return keras.tree.map_structure(lambda tensor: _filled(tensor, micro_batch, recipe), inputs)
+    tensors = keras.tree.flatten(inputs)
+    specs = [
+        _filled(tensor, fill_in(tensor.shape, name=tensor.name, place=place, count=len(tensors)), micro_batch, recipe)
+        for place, tensor in enumerate(tensors)
+    ]
+    return keras.tree.pack_sequence_as(inputs, specs)
+
+
+def open_note(model: Any, input_shape: InputShape | None = None) -> tuple[str, ...]:
+    """What dimensions that the model leaves open are taken for."""
+    import keras
+
+    with known_sizes(input_shape):
+        note = describe_open([(tensor.name, tensor.shape) for tensor in keras.tree.flatten(_inputs(model))])
+    return (note,) if note else ()
 
 
 def build_throughout(model: Any, x: Any) -> None:
@@ -43,7 +58,7 @@ def build_throughout(model: Any, x: Any) -> None:
 
 
 def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
-    """What the loss may want as targets, the likeliest first: class numbers, or arrays like the outputs."""
+    """What the loss may want as targets, the likeliest first: class numbers, arrays like the outputs, or none."""
     import keras
 
     outputs = _outputs(model, x)
@@ -55,8 +70,9 @@ def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
         numbers if "sparse" in loss else like
         for loss, numbers, like in zip(_losses(model, outputs), class_numbers, like_outputs, strict=True)
     ]
-    candidates = [first, like_outputs, class_numbers]
-    return tuple(keras.tree.pack_sequence_as(outputs, specs) for specs in candidates)
+    candidates = [keras.tree.pack_sequence_as(outputs, specs) for specs in (first, like_outputs, class_numbers)]
+    # Without a loss of targets the model's own step or layers make one of the inputs, as a variational autoencoder's.
+    return tuple(candidates if model.loss is not None else [None, *candidates])
 
 
 def _inputs(model: Any) -> Any:
@@ -80,8 +96,8 @@ def _inputs(model: Any) -> Any:
         return keras.KerasTensor((None, *shape[1:]), dtype=keras.config.floatx(), name="input")
 
 
-def _filled(tensor: Any, micro_batch: int, recipe: Recipe) -> TensorSpec:
-    batch, *rest = tensor.shape
+def _filled(tensor: Any, shape: tuple[int | None, ...], micro_batch: int, recipe: Recipe) -> TensorSpec:
+    batch, *rest = shape
     if batch not in (None, micro_batch):
         raise ModelError(
             f"The model's input {tensor.name!r} has a fixed batch of {batch}. Received: {micro_batch}.",
@@ -95,11 +111,14 @@ def _filled(tensor: Any, micro_batch: int, recipe: Recipe) -> TensorSpec:
             )
         rest[:2] = [recipe.image_size] * 2
     if None in rest:
+        flag = {4: "--image-size", 2: "--sequence-length", 3: "--sequence-length"}.get(len(shape))
+        numbers = ", ".join("..." if size is None else str(size) for size in rest)
         raise ModelError(
-            f"The model's input {tensor.name!r} has undefined dimensions: {tensor.shape}.",
-            hint="memory depends on them: give --image-size for pictures, or fix the shape in its `keras.Input`",
+            f"The model's input {tensor.name!r} leaves dimensions open, on which memory depends: {tuple(shape)}.",
+            hint=f"say how large they get: {f'{flag}, or ' if flag else ''}input_shape=({numbers}) in Python",
         )
-    return TensorSpec(shape=(micro_batch, *rest), dtype=recipe.input_dtype or str(tensor.dtype))
+    sizes = [size for size in rest if size is not None]
+    return TensorSpec(shape=(micro_batch, *sizes), dtype=recipe.input_dtype or str(tensor.dtype))
 
 
 def _outputs(model: Any, x: Any) -> Any:

@@ -19,9 +19,10 @@ class MadeWith:
 
 
 def _parts(model: Any) -> list[Any]:
-    compiled = (model.optimizer, model._loss_tracker, model._compile_loss, model._compile_metrics)
+    optimizer = getattr(model, "optimizer", None)  # a model that only predicts is not compiled
+    compiled = (optimizer, model._loss_tracker, model._compile_loss, model._compile_metrics)
     variables = (model.trainable_variables, model.non_trainable_variables, model.metrics_variables)
-    slots = model.optimizer.variables if model.optimizer is not None else ()
+    slots = optimizer.variables if optimizer is not None else ()
     return [*(each for each in compiled if each is not None), *(each for group in variables for each in group), *slots]
 
 

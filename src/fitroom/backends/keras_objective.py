@@ -17,7 +17,7 @@ import numpy as np
 from fitroom.backends.contract import StepName
 from fitroom.backends.keras_loss_kinds import Kind, divisor_of, is_kerass, is_separable, kind_of, may_mask
 from fitroom.backends.keras_served_losses import losses_served_by
-from fitroom.backends.keras_tried_losses import TRIED_SAMPLES, TriedLosses, weight_of
+from fitroom.backends.keras_tried_losses import TRIED_SAMPLES, TriedLosses, check_added_losses, weight_of
 from fitroom.errors import ModelError
 from fitroom.train.batch import Batch
 
@@ -34,13 +34,15 @@ class Objective:
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why a batch of this model cannot be cut for a step, or None where it can as far as one sees without data."""
-        for name in (step, "train_step", "compute_loss"):
+        for name in (step,) if step == "predict_step" else (step, "compute_loss"):
             if not is_kerass(getattr(type(self.model), name)):
                 return f"the model brings its own `{name}`"
-        if any(getattr(variable, "overwrite_with_gradient", False) for variable in self.model.trainable_variables):
-            return "weights are overwritten with their gradients, as in float8"
         if any(getattr(layer, "stateful", False) for layer in self.model._flatten_layers()):
             return "a layer keeps its state from batch to batch"
+        if step == "predict_step":
+            return None
+        if any(getattr(variable, "overwrite_with_gradient", False) for variable in self.model.trainable_variables):
+            return "weights are overwritten with their gradients, as in float8"
         for loss in self._given_losses():
             if getattr(loss, "reduction", "") in (None, "none"):
                 return f"the loss {loss.name!r} has no reduction"
@@ -84,6 +86,7 @@ class Objective:
         """
         if self._kinds is not None:
             return
+        check_added_losses(self.model, batch.part(0, min(TRIED_SAMPLES, batch.size)))
         kinds = [kind_of(loss, may_mask=may_mask(self.model)) for loss in self._losses()]
         if None in kinds:
             tried = TriedLosses(self.model._compile_loss).kinds(batch.part(0, TRIED_SAMPLES), predict)

@@ -1,8 +1,9 @@
 """The names of Keras's optimizers, and those that a model holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fitroom.backends.keras_names import exported_names
 from fitroom.errors import UnknownNameError
 
 
@@ -10,10 +11,21 @@ def optimizer_class(name: str) -> Any:
     """The class of that name, in any case."""
     import keras
 
-    known = {one.lower(): one for one in dir(keras.optimizers) if one[0].isupper() and one != "Optimizer"}
+    return getattr(keras.optimizers, _known(name, dir(keras.optimizers)))
+
+
+def check_optimizer(name: str | None) -> None:
+    """Refuse a name that Keras does not have, without importing Keras. None is the model's own."""
+    if name is not None and (names := exported_names("optimizers")):
+        _known(name, names)
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    """The name as Keras spells it."""
+    known = {one.lower(): one for one in names if one[0].isupper() and one != "Optimizer"}
     if name.lower() not in known:
         raise UnknownNameError("optimizer", name, known, more="any of keras.optimizers")
-    return getattr(keras.optimizers, known[name.lower()])
+    return known[name.lower()]
 
 
 def helpers_of(model: Any) -> list[Any]:

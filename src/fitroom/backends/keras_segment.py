@@ -22,6 +22,9 @@ class SegmentVariables:
     seeds: tuple[Any, ...]
     """The states of random generators, which a run may change."""
 
+    layers: tuple[Any, ...] = ()
+    """The layers themselves, those within layers included."""
+
     @classmethod
     def of(cls, operations: Iterable[Any]) -> "SegmentVariables":
         """Those of some layers; operations that are no layers own none."""
@@ -37,7 +40,12 @@ class SegmentVariables:
             variable for layer in layers for variable in (*layer.non_trainable_variables, *layer.metrics_variables)
         )
         non_trainable = [variable for key, variable in others.items() if key not in seeds and key not in trainable]
-        return cls(trainable=tuple(trainable.values()), non_trainable=tuple(non_trainable), seeds=tuple(seeds.values()))
+        return cls(
+            trainable=tuple(trainable.values()),
+            non_trainable=tuple(non_trainable),
+            seeds=tuple(seeds.values()),
+            layers=tuple(within for layer in layers for within in layer._flatten_layers()),
+        )
 
 
 Recomputed = Callable[[Run, Sequence[Any], SegmentVariables], list[Any]]

@@ -43,3 +43,17 @@ def has_batch_statistics(model: Any) -> bool:
     return any(
         isinstance(layer, keras.layers.BatchNormalization) and layer.trainable for layer in model._flatten_layers()
     )
+
+
+def needs_a_batch(model: Any) -> bool:
+    """Whether Keras's `fit` looks at a batch before the first step, to build the model, its loss or its metrics.
+
+    On TensorFlow it builds them while it traces the first step.
+    """
+    import keras
+
+    if keras.config.backend() == "tensorflow":
+        return False
+    trackers = (model._compile_loss, model._compile_metrics)  # no public name for whether they are built
+    is_built = all(layer.built for layer in model._flatten_layers())
+    return not is_built or any(tracker is not None and not tracker.built for tracker in trackers)

@@ -72,6 +72,47 @@ class TriedLosses:
         return values
 
 
+def check_added_losses(model: Any, few: Batch) -> None:
+    """Raise ModelError where what layers add by `add_loss` is no mean over samples: its parts would not add up to it.
+
+    Asked for layers that Keras did not bring; what Keras's own add are means. A value that is random cannot be tried.
+    """
+    if not any(_adds_losses(type(layer)) for layer in model._flatten_layers()) or few.size < 2:
+        return
+    seeded = [variable.value for variable in model.non_trainable_variables]
+    whole, later = _added(model, few, seeded)
+    again, _ = _added(model, few, later)
+    if not whole or not all(map(_close, whole, again)):
+        return
+    half = few.size // 2
+    left, right = (_added(model, part, seeded)[0] for part in (few.part(0, half), few.part(half, few.size)))
+    share = half / few.size
+    for value, one, other in zip(whole, left, right, strict=True):
+        if not _close(value, share * one + (1 - share) * other):
+            raise ModelError(
+                f"A loss that a layer of {model.name!r} adds couples the samples of a batch: its value for {few.size} "
+                f"samples ({value:.6g}) is not the mean of its values for their parts.",
+                hint="such a batch cannot be cut into micro-batches; a smaller batch_size or image size can help",
+            )
+
+
+def _added(model: Any, part: Batch, state: list[Any]) -> tuple[list[float], list[Any]]:
+    """`model.losses` for some samples, and the state after it; the model's own stays as it is."""
+    from keras import ops
+
+    x = part.mapped(ops.convert_to_tensor).x
+    trainable = [variable.value for variable in model.trainable_variables]
+    _, state, losses = model.stateless_call(trainable, state, x, return_losses=True)
+    return [float(ops.convert_to_numpy(ops.sum(loss))) for loss in losses], state
+
+
+def _adds_losses(kind: type) -> bool:
+    """Whether methods of a class that is not Keras's speak of `add_loss`."""
+    own = [one for one in kind.__mro__ if one is not object and not one.__module__.startswith("keras.")]
+    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
+    return any("add_loss" in code.co_names for code in codes)
+
+
 def weight_of(compile_loss: Any, part: Batch, index: int) -> float:
     """The sum of the sample weights that one of the losses takes."""
     from keras import ops

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fitroom.backends.compile_choice import jit_choice, set_choice
 from fitroom.backends.keras_layers import models_within, precision_of
-from fitroom.errors import ModelError
+from fitroom.errors import ModelError, message_of
 
 _WAITING = "uninitialized_variables"
 
@@ -53,7 +54,7 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
             raise TypeError(f"{type(model).__name__} cannot be made of inputs and outputs")
     except Exception as error:
         raise ModelError(
-            f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {error}",
+            f"The model {model.name!r} is in {current} and could not be rebuilt in {policy}: {message_of(error)}",
             hint=f"build it after `keras.config.set_dtype_policy({policy!r})`",
         ) from error
     # The twin as a whole follows it too: Keras scales the loss of a model that is in mixed_float16.
@@ -70,7 +71,7 @@ def twin_of_size(model: Any, size: int) -> Any:
         other = keras.Input((size, size, pictures.shape[-1]), dtype=pictures.dtype, name=pictures.name)
         twin = _twin(model, input_tensors=other)
     except Exception as error:
-        raise _of_one_size(model, size, str(error).strip()) from error
+        raise _of_one_size(model, size, message_of(error).strip()) from error
     if [tuple(each.shape) for each in twin.weights] != [tuple(each.shape) for each in model.weights]:
         raise _of_one_size(model, size, "its weights would be of other shapes, as behind a Flatten.")
     return twin
@@ -93,8 +94,18 @@ def _twin(model: Any, **changes: Any) -> Any:
     with _not_compiled(model), without_values(), _seeds_kept():
         twin = keras.models.clone_model(model, **changes)
     if model.compiled:
-        keras.Model.compile(twin, **compile_arguments(model))
+        compile_like(model, twin, **compile_arguments(model))
     return twin
+
+
+def compile_like(model: Any, other: Any, **arguments: Any) -> None:
+    """Compile a model on the user's behalf: whether it is jitted is what was asked for `model`, be they the same."""
+    import keras
+
+    choice = jit_choice(model)
+    # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
+    keras.Model.compile(other, **arguments)
+    set_choice(other, choice)
 
 
 @contextmanager

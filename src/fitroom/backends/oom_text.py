@@ -15,6 +15,7 @@ _OUT_OF_MEMORY = re.compile(
       out[ _]of[ _]memory                    # CUDA, HIP, XPU, MPS; CUDA_ERROR_OUT_OF_MEMORY; XLA
     | \bOOM\ when\ allocating                # TensorFlow, the executor
     | Dst\ tensor\ is\ not\ initialized      # TensorFlow, a copy to a card that is full
+    | unable\ to\ allocate\ output\ tensor   # TensorFlow, a value that one device hands to another
     | DefaultCPUAllocator:\ (can't\ allocate|not\ enough)\ memory    # PyTorch on Linux, on Windows
     | failed\ to\ allocate\ (memory|request|\d+\ bytes)              # XLA, also without its status
     | Autotuning\ failed\ .*No\ valid\ config\ found               # XLA: no kernel found memory to be tried in
@@ -55,13 +56,34 @@ def recognise(error: BaseException, *, by_class: Callable[[BaseException], bool]
 
 
 def error_and_causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, the one it was raised from or during, and so on: those that Python's traceback would show."""
+    """The error and those behind it: what it was raised from, what it was raised during, and the members of a group.
+
+    An error that was raised `from None` hides what it was raised during. It is looked behind where its text repeats
+    the hidden error's, as that of Keras's errors does: those keep the text of the error below them and not its class.
+
+    >>> group = ExceptionGroup("two steps", [ValueError("one"), KeyError("other")])
+    >>> [type(each).__name__ for each in error_and_causes(group)]
+    ['ExceptionGroup', 'ValueError', 'KeyError']
+    """
     seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop(0)
+        if link is None or id(link) in seen:
+            continue
         seen.add(id(link))
         yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        waiting.append(link.__cause__)
+        if not link.__suppress_context__ or _repeats(link, link.__context__):
+            waiting.append(link.__context__)
+        if isinstance(link, BaseExceptionGroup):
+            waiting += link.exceptions
+
+
+def _repeats(wrapper: BaseException, hidden: BaseException | None) -> bool:
+    """Whether the text of an error has the first line of another's in it."""
+    first_line = str(hidden).strip().partition("\n")[0].strip()
+    return hidden is not None and bool(first_line) and first_line in str(wrapper)
 
 
 def _tells(link: BaseException, by_class: Callable[[BaseException], bool]) -> bool:

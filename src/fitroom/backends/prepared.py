@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.keras_batch import build_throughout, input_specs, name_of, target_specs
+from fitroom.backends.keras_batch import build_throughout, input_specs, name_of, open_note, target_specs
 from fitroom.backends.keras_layers import precision_of
 from fitroom.backends.keras_optimizers import helpers_of
-from fitroom.backends.keras_twin import compile_arguments, twin_in_precision, without_values
+from fitroom.backends.keras_twin import compile_arguments, compile_like, twin_in_precision, without_values
 from fitroom.errors import ModelError
 from fitroom.estimating.step import StepRequest
 
@@ -37,7 +37,6 @@ class PreparedModel:
     """Structures of TensorSpec that the loss may want, the likeliest first; empty for predict."""
 
     precision: str
-    jit: bool
     notes: tuple[str, ...]
 
     @property
@@ -69,6 +68,7 @@ def prepared(
             hint="pass the model itself, or on the command line a function that returns it",
         )
     x = input_specs(model, request.batch_size, request.recipe)
+    sizes_note = open_note(model)
     build_throughout(model, x)
     model = twin_in_precision(model, request.recipe.precision)
     lend = lend_values or (lambda variables: nullcontext())
@@ -82,8 +82,7 @@ def prepared(
                 x=x,
                 y_candidates=target_specs(model, x) if request.training else (),
                 precision=precision_of(model),
-                jit=_jit_of(model, request),
-                notes=notes,
+                notes=(*notes, *sizes_note),
             )
     if held_back and held_back.state_mapping:
         raise ModelError(
@@ -131,17 +130,10 @@ def _as_before(thing: Any) -> Iterator[None]:
                 dict.update(held, values)
 
 
-def _jit_of(model: Any, request: StepRequest) -> bool:
-    if request.recipe.jit is not None:
-        return request.recipe.jit
-    return bool(model.jit_compile) and not model.run_eagerly if model.compiled else True
-
-
 def _lend_compile(
     model: Any, request: StepRequest, slots_scope: Callable[[], AbstractContextManager[Any]]
 ) -> tuple[str, ...]:
     """Give the model an optimizer of its own class whose slots have no values, and a loss if it has none."""
-    import keras
 
     compiled = model.compiled and model.optimizer is not None
     arguments = compile_arguments(model) if compiled else {"loss": default_loss(model)}
@@ -154,8 +146,7 @@ def _lend_compile(
         inner.gradient_accumulation_steps = request.recipe.keras_accumulation
 
     def compile_with(optimizer: Any, scope: Callable[[], AbstractContextManager[Any]]) -> None:
-        # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
-        keras.Model.compile(model, **arguments | {"optimizer": optimizer})
+        compile_like(model, model, **arguments | {"optimizer": optimizer})
         with scope():
             model.optimizer.build(model.trainable_variables)
 

@@ -6,7 +6,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from io import TextIOWrapper
+from typing import Any, BinaryIO
 
 _STDERR = 2
 _ONE_AT_A_TIME = threading.RLock()
@@ -44,7 +45,7 @@ def silenced() -> Iterator[Held]:
         except OSError:  # closed, as `2>&-` does: there is nobody to spare
             yield held
             return
-        with tempfile.TemporaryFile() as file:
+        with tempfile.TemporaryFile() as file, _python_stderr_on_descriptor():
             os.dup2(file.fileno(), _STDERR)
             try:
                 yield held
@@ -59,3 +60,32 @@ def silenced() -> Iterator[Held]:
                 os.dup2(kept, _STDERR)
                 os.close(kept)
                 held.read(file)
+
+
+@contextmanager
+def _python_stderr_on_descriptor() -> Iterator[None]:
+    """Have `sys.stderr` write to file descriptor 2 where something else has taken its place.
+
+    A live view of rich puts its own object there and prints what it is given on a handle of its own, past the
+    descriptor: a logger's traceback would be seen. A handler that a framework makes meanwhile keeps the file, so it is
+    never closed.
+    """
+    replaced = sys.stderr
+    if replaced is None or _writes_to_descriptor(replaced):
+        yield
+        return
+    own = open(_STDERR, "w", closefd=False, buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    sys.stderr = own
+    try:
+        yield
+    finally:
+        own.flush()
+        if sys.stderr is own:
+            sys.stderr = replaced
+
+
+def _writes_to_descriptor(stream: Any) -> bool:
+    try:
+        return bool(stream.fileno() == _STDERR) and isinstance(stream, TextIOWrapper)
+    except (AttributeError, OSError, ValueError):
+        return False

@@ -4,10 +4,10 @@ from fitroom.errors import InputError
 from fitroom.estimating.cards import Card
 
 
-def check_nvidia(card: Card, backend: str) -> None:
+def check_nvidia(card: Card) -> None:
     """Refuse a card whose kernels nobody has looked at."""
     if card.vendor != "NVIDIA":
         raise InputError(
-            f"Estimates on {backend} are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
+            f"Estimates are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
             hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit` or `--budget`",
         )

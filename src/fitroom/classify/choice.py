@@ -91,7 +91,11 @@ class Choice:
             how = recipe_words(self.recipe, self.plan.batch_size)
             yield f"plan: {how}"
             yield f"why: {self.why}"
-            changed = [f"{one.effect} ({one.after} in place of {one.before})" for one in self.plan.changes]
+            seen_by = {"batch statistics": "BatchNormalization sees "}
+            changed = [
+                f"{one.effect} ({seen_by.get(one.effect, '')}{one.after} in place of {one.before})"
+                for one in self.plan.changes
+            ]
             said = [words for words in changed if not words.startswith("nothing")]
             yield f"what it changes about the result: {', '.join(said) or 'nothing'}"
         if self.image_size != own_size:

@@ -8,10 +8,9 @@ from typing import Any
 
 from fitroom.backends.choose import installed_backends
 from fitroom.classify import records
-from fitroom.classify.options import OWN_WEIGHTS
+from fitroom.classify.options import OWN_WEIGHTS, resume_command
+from fitroom.data.walk import files_below
 from fitroom.errors import InputError, ModelError
-
-_HIDDEN = "."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +45,17 @@ class Classifier:
         ]
 
 
+def run_backend(place: Path) -> str | None:
+    """The backend that the run of a classifier was trained on, where it is known and installed here."""
+    _, job = _file_and_job(place)
+    backend = job.get("backend")
+    return backend if backend in installed_backends() else None
+
+
 def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = False) -> Classifier:
     """The classifier of a run folder, or of a `.keras` file, whose classes have numbers where no run says more."""
     file, job = _file_and_job(place)
-    usual = job.get("backend") if not os.environ.get("KERAS_BACKEND") else None
-    machine_backend = backend or (usual if usual in installed_backends() else None)
+    machine_backend = backend or (None if os.environ.get("KERAS_BACKEND") else run_backend(place))
 
     from fitroom.classify.machine import start_machine
 
@@ -71,7 +76,12 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
             hint="give a classifier of pictures of a fixed size",
         )
     outputs = gives[0]
-    classes = job.get("classes") or [f"class {number}" for number in range(outputs[1])]
+    classes = job.get("classes") or [f"class {number}" for number in range(outputs[1] or 0)]
+    if len(classes) != outputs[1]:
+        raise ModelError(
+            f"{file} tells {outputs[1]} classes apart, and the job.json beside it names {len(classes)}.",
+            hint="they are not of one run: move the model elsewhere, and its classes have numbers",
+        )
     return Classifier(
         model=make_plain(network),
         classes=classes,
@@ -90,16 +100,12 @@ def _is_a_number_a_class(gives: Sequence[tuple[int | None, ...]]) -> bool:
 
 
 def picture_files(places: Sequence[Path]) -> list[Path]:
-    """Files as they were given, and all files of folders, in order."""
+    """Files as they were given, and all files of folders, in order; what is none is for the reader to refuse."""
     found: list[Path] = []
     for place in places:
-        if place.is_dir():
-            found += sorted(
-                path
-                for path in place.rglob("*")
-                if path.is_file() and not any(part.startswith(_HIDDEN) for part in path.relative_to(place).parts)
-            )
-        elif place.exists():
+        if os.path.isdir(place):
+            found += sorted(files_below(place))
+        elif os.path.lexists(place):
             found.append(place)
         else:
             raise InputError(f"There is no file {str(place)!r}.", hint="check the path; it is read from this folder")
@@ -109,7 +115,7 @@ def picture_files(places: Sequence[Path]) -> list[Path]:
 
 
 def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
-    if not place.exists():
+    if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
         return place, (records.read_job(place.parent) or {}) if place.name == records.MODEL_FILE else {}
@@ -118,7 +124,7 @@ def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
         if job is not None:
             raise InputError(
                 f"The run in {place} is not finished: it has no model yet.",
-                hint=f"`fitroom train --resume --run-dir {place}` goes on with it",
+                hint=f"`{resume_command(place, job['options'])}` goes on with it",
             )
         raise InputError(f"There is no run in {place}.", hint="give a run folder or a .keras file")
     return file, job or {}

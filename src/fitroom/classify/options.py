@@ -1,12 +1,16 @@
 """What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
 
 import math
+import shlex
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.models.function import is_function
 from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.recipe import PRECISIONS
+from fitroom.train.run.place import check_fields
 
 AUTO = "auto"
 IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
@@ -16,6 +20,29 @@ MAY_CHANGE = (
     *("workers", "cache", "cache_limit", "run_dir"),
 )
 """What may be another when a run goes on: none of it changes what is learnt but by rounding and batch statistics."""
+
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("folder", "model", "precision", "optimizer", "prefer", "resize", "cache_limit", "run_dir"), str),
+    **dict.fromkeys(("backend", "budget", "gpu", "weights", "class_weight", "cache"), (str, None)),
+    **dict.fromkeys(("epochs", "batch_size", "seed"), int),
+    **dict.fromkeys(("micro_batch", "unfreeze_after", "early_stopping", "workers"), (int, None)),
+    **dict.fromkeys(("label_smoothing", "validation", "test"), float),
+    **dict.fromkeys(("freeze", "augment", "strict", "unsafe"), bool),
+    "image_size": (int, str, None),
+    "learning_rate": (float, None),
+    "jit": (bool, None),
+    "keep": list,
+    "allow": list,
+}
+"""What JSON holds of each option."""
+
+_WORDS: dict[str, tuple[str | None, ...]] = {
+    "resize": ("crop", "pad", "stretch"),
+    "cache": (None, "ram", "disk"),
+    "class_weight": (None, "balanced"),
+    "prefer": ("whole-batches", "speed"),
+}
+_AT_LEAST_1 = ("epochs", "batch_size", "image_size", "micro_batch", "unfreeze_after", "early_stopping", "workers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +100,10 @@ class TrainOptions:
             raise UnknownNameError(
                 "precision", self.precision, (AUTO, *PRECISIONS), more=f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             )
+        for name, known in _WORDS.items():
+            if getattr(self, name) not in known:
+                words = ", ".join(map(str, filter(None, known)))
+                raise InputError(f"`{name}` must be one of {words}. Received: {getattr(self, name)!r}.")
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
             knobs = knobs_of(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
@@ -112,6 +143,42 @@ class TrainOptions:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return asdict(self)
+
+
+def check_kept(options: Any) -> None:
+    """Raise ValueError where what a file says of a training cannot have been written by `to_dict`."""
+    check_fields(options, {"folder": str, "run_dir": str})
+    if unknown := [name for name in options if name not in _KINDS]:
+        raise ValueError(f"the option {unknown[0][:80]!r} is not known")
+    check_fields(options, {name: _KINDS[name] for name in options})
+    for name in _AT_LEAST_1:
+        value = options.get(name)
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"`{name}` must be at least 1; it is {value}")
+    TrainOptions(**options)  # which knows the words of each
+
+
+def code_of(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a training runs as code beside fitroom's and Keras's own: the flags that name it, and words for people.
+
+    >>> code_of({"model": "net.py:make_model", "unsafe": False})[0][0]
+    '--model net.py:make_model'
+    """
+    found = []
+    model = str(options.get("model", "")).strip()
+    if is_function(model):
+        place, _, name = model.rpartition(":")
+        words = f"the function {name} of {Path(place).resolve()}" if place.endswith(".py") else f"the function {model}"
+        found.append((f"--model {shlex.quote(model)}", words))
+    if options.get("unsafe"):
+        found.append(("--unsafe", f"the code within the model {model}, as a Lambda layer has it"))
+    return found
+
+
+def resume_command(folder: Path | str, options: dict[str, Any]) -> str:
+    """What is typed to resume a run: with what it runs as code, which no run folder may ask for by itself."""
+    flags = [flag for flag, _ in code_of(options)]
+    return " ".join(["fitroom train --resume --run-dir", shlex.quote(str(folder)), *flags])
 
 
 def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:

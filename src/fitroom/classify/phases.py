@@ -4,9 +4,9 @@ Both go on in the same run folder. When the first is over its model becomes `hea
 second begins with its weights; a kill at any moment of that is made good by doing it again.
 """
 
-import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,12 @@ from typing import Any
 from fitroom.backends.keras_freezing import freeze_first
 from fitroom.classify.network import Network
 from fitroom.classify.records import MODEL_FILE
-from fitroom.train.run.place import RUN_FILE, read_run
+from fitroom.errors import InputError
+from fitroom.models.keras_archive import damage_of
+from fitroom.train.run.checkpoint import has_checkpoint
+from fitroom.train.run.durable import load_weights, read_json, sync_folder
+from fitroom.train.run.lock import take_lock
+from fitroom.train.run.place import LOCK_FILE, RUN_FILE, not_written, read_run
 
 _HEAD = "head.keras"
 
@@ -62,16 +67,51 @@ def is_over(folder: Path, phase: Phase) -> bool:
 
 
 def turn(folder: Path, network: Network, phase: Phase) -> None:
-    """Make the folder ready for a stretch that follows another, and give the network that one's weights."""
+    """Make the folder ready for a stretch that follows another, and give the network that one's weights.
+
+    The folder's lock is held here, by the job that this is part of or else taken: another process may train there.
+    """
     if phase.after is None:
         return
-    kept = read_run(folder / RUN_FILE)
-    if kept is not None and kept["epochs"] == phase.after.epochs:
-        if not (folder / _HEAD).exists():
-            os.replace(folder / MODEL_FILE, folder / _HEAD)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    lock = take_lock(folder / LOCK_FILE)
+    try:
+        kept = read_run(folder / RUN_FILE)
+        if kept is not None and kept["epochs"] == phase.after.epochs:
+            _close_stretch(folder, kept)
+        _load_head(folder, network)
+    finally:
+        lock.release()
+
+
+def _close_stretch(folder: Path, kept: dict[str, Any]) -> None:
+    """The model of a finished stretch becomes `head.keras`; what else is of that stretch goes."""
+    head = folder / _HEAD
+    try:
+        if not head.exists():
+            if kept["state"] != "finished" or damage_of(folder / MODEL_FILE):
+                raise not_written(folder / MODEL_FILE, OSError("the stretch before is not saved"))
+            os.replace(folder / MODEL_FILE, head)
+            sync_folder(folder)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder / "checkpoints")  # one that stays could be taken for the next stretch's
         (folder / RUN_FILE).unlink()
-    network.model.load_weights(folder / _HEAD)
+    except OSError as error:
+        raise not_written(Path(error.filename or head), error) from error
+
+
+def _load_head(folder: Path, network: Network) -> None:
+    """The weights of the first stretch; they do not matter where the second has a checkpoint."""
+    damage = damage_of(folder / _HEAD)
+    try:
+        if damage is None:
+            load_weights(network.model, folder / _HEAD)
+    except Exception as error:
+        damage = str(error).strip().split("\n")[0][:300]
+    if damage is not None and not has_checkpoint(folder / "checkpoints"):
+        raise InputError(
+            f"{folder / _HEAD}, with which all layers begin to train, cannot be used: {damage}.",
+            hint="bring it back from a backup, or begin anew in another --run-dir",
+        )
 
 
 def earlier_history(folder: Path, phase: Phase) -> dict[str, list[Any]]:
@@ -79,7 +119,7 @@ def earlier_history(folder: Path, phase: Phase) -> dict[str, list[Any]]:
     if phase.after is None:
         return {}
     try:
-        history: dict[str, list[Any]] = json.loads((folder / "history.json").read_text())
-    except (OSError, ValueError):
+        history = read_json(folder / "history.json")
+        return {str(name): list(values)[: phase.first_epoch] for name, values in history.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
         return {}
-    return {name: values[: phase.first_epoch] for name, values in history.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.errors import OutOfMemoryError
+from fitroom.errors import OutOfMemoryError, message_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Predictor:
         try:
             return read_picture(file, self._image_size, self._resize)
         except Exception as error:  # files are of all kinds, and so are their errors
-            return str(error) or type(error).__name__
+            return message_of(error) or type(error).__name__
 
 
 def _filled(pictures: Any, size: int) -> Any:

@@ -5,14 +5,13 @@ from typing import Any
 
 from fitroom.classify.loss import loss_of, metrics_of
 from fitroom.classify.network import Network
-from fitroom.classify.records import MODEL_FILE
-from fitroom.train.run.durable import save_whole
+from fitroom.classify.records import write_model
 
 
 def publish(network: Network, folder: Path) -> None:
     """Write `model.keras`, whole or not at all."""
     make_plain(network)
-    save_whole(network.model, folder / MODEL_FILE)
+    write_model(folder, network.model)
 
 
 def make_plain(network: Network) -> Any:

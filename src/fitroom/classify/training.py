@@ -9,7 +9,7 @@ from fitroom.classify.best import BestEpoch
 from fitroom.classify.compiling import compile_for
 from fitroom.classify.phases import Phase, earlier_history, is_over, turn
 from fitroom.classify.preparation import Prepared
-from fitroom.classify.seed import set_seed
+from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
 from fitroom.train.events import listening
 from fitroom.train.fit import fit
@@ -27,6 +27,8 @@ def train(prepared: Prepared, view: Listener) -> int | None:
         compile_for(phase, prepared.options, prepared.network, prepared.pictures)
         turn(prepared.folder, prepared.network, phase)
         set_seed(prepared.options.seed)
+        if phase.after is not None:
+            set_layer_seeds(prepared.network.model, prepared.options.seed)
         _fit(prepared, phase, best, view)
     return best.epoch
 
@@ -36,7 +38,9 @@ def _fit(prepared: Prepared, phase: Phase, best: BestEpoch, view: Listener) -> N
     plan = choice.plan_for(prepared.network.model)
 
     def heard(event: dict[str, Any]) -> None:
-        if event["kind"] != "interrupted":  # the command line says it, with the command that goes on
+        # The command line says how to resume; and the plan has said what its micro-batch changes.
+        is_planned = event["kind"] == "batch statistics" and plan and event.get("micro_batch") == plan.micro_batch
+        if event["kind"] != "interrupted" and not is_planned:
             view.event(event)
 
     with listening(heard):

@@ -8,13 +8,18 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.backend_line import choose_and_say
 from fitroom.cli.batch_sizes import BatchSizes
 from fitroom.cli.completing import complete_models
 from fitroom.cli.output import progress, stdout_for_results
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
-_EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+ALL = "all"
+_EPILOG = (
+    "Results go to stdout, everything else to stderr. Exit codes: 0 estimated, whether it fits or not; 1 what was "
+    "given cannot work, or with --check a step that does not fit; 2 wrong usage."
+)
 
 
 @click.command(name="estimate", epilog=_EPILOG)
@@ -28,8 +33,9 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
     help="Samples per optimizer step; several give a table.",
 )
 @shared.image_size
+@shared.sequence_length
 @shared.classes
-@shared.backend("jax, tensorflow, torch, or all.  [default: KERAS_BACKEND]", "all")
+@shared.backend("jax, tensorflow, torch, or all.", ALL)
 @shared.gpu("The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
 @click.option("--limit", metavar="SIZE", help="The allocator's: 12GiB, or smallest.  [default: the framework's own]")
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
@@ -49,6 +55,7 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
+@click.option("--check", is_flag=True, help="Exit with 1 where a step does not fit: for scripts and CI.")
 @shared.plot("Draw the step: .svg, .png or .html.")
 def command(
     model: str,
@@ -62,8 +69,10 @@ def command(
     unsafe: bool,
     as_json: bool,
     timeline: bool,
+    check: bool,
     plot: Path | None,
     accumulate: int | None,
+    sequence_length: int | None,
     **knobs: Any,
 ) -> None:
     """How much memory one training step of MODEL takes, by kind, layer and phase, without running it.
@@ -75,11 +84,12 @@ def command(
     fitroom estimate xception --batch-size 64 --backend jax --gpu H200
     fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
     fitroom estimate model.keras --plot memory.html
+    fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 where it does not fit
     """
     from fitroom.cli.estimate_job import EstimateJob
     from fitroom.estimating.result import Estimate
 
-    everywhere = (backend or "").lower() == "all"
+    everywhere = (backend or "").lower() == ALL
     if plot and (everywhere or len(batch_size) > 1):
         raise click.UsageError("--plot draws one step: give it one --batch-size and one --backend")
     if timeline and not as_json:
@@ -94,7 +104,10 @@ def command(
         training=not inference,
         measure=measure,
         unsafe=unsafe,
+        sequence_length=sequence_length,
     )
+    if not everywhere:
+        backend = choose_and_say(backend, also=(ALL,))
     with progress() as say, stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
@@ -111,6 +124,8 @@ def command(
         click.echo(json.dumps(found[0] if alone else {"estimates": found, "refusals": _refusals(cells)}, indent=2))
     else:
         _print(cells)
+    if check and not all(isinstance(cell, Estimate) and cell.fits for cell in cells):
+        click.get_current_context().exit(1)
 
 
 def _print(cells: Sequence[Any]) -> None:

@@ -16,14 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
-from fitroom.backends.keras_optimizers import optimizer_class
+from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten_for_estimates
+from fitroom.backends.vendor import check_nvidia
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.estimating.result import Estimate
+from fitroom.input_sizes import known_sizes
 from fitroom.models.resizing import load_resizable
-from fitroom.models.source import ModelSource
+from fitroom.models.source import ModelSource, check_model
 from fitroom.recipe import Recipe
 from fitroom.report.comparison import Cell, Refusal
 from fitroom.units import parse_bytes
@@ -47,6 +49,7 @@ class EstimateJob:
     training: bool
     measure: bool
     unsafe: bool
+    sequence_length: int | None = None
 
     def run(self, backend: str | None, say: Callable[[str], None]) -> list[Cell]:
         """Estimate every batch size on one backend, in this process. `say` hears what is under way."""
@@ -67,8 +70,6 @@ class EstimateJob:
                 unsafe=self.unsafe,
             )
         )
-        if self.recipe.optimizer:
-            optimizer_class(self.recipe.optimizer)  # names that only Keras knows
         return [
             found or self._estimate(loaded.model, backend, batch_size, key, say)
             for batch_size, key, found in zip(self.batch_sizes, keys, recalled, strict=True)
@@ -84,7 +85,10 @@ class EstimateJob:
 
     def _check(self) -> None:
         """What can be told to be wrong before anything slow is imported."""
-        choose_card(self.gpu)
+        card, _ = choose_card(self.gpu)
+        check_nvidia(card)
+        check_model(self.model)
+        check_optimizer(self.recipe.optimizer)
         if self.limit not in (None, SMALLEST_LIMIT):
             parse_bytes(self.limit)
         if self.recipe.input_dtype not in (None, *INPUT_DTYPES):
@@ -104,15 +108,16 @@ class EstimateJob:
     def _estimate(self, model: Any, backend: str, batch_size: int, key: str | None, say: Callable[[str], None]) -> Cell:
         say(f"estimating {self.model}, batch {batch_size}, on {backend}")
         try:
-            found = estimate(
-                model,
-                batch_size,
-                recipe=self.recipe,
-                gpu=self.gpu,
-                limit=self.limit,
-                training=self.training,
-                measure=self.measure,
-            )
+            with known_sizes(sequence_length=self.sequence_length):
+                found = estimate(
+                    model,
+                    batch_size,
+                    recipe=self.recipe,
+                    gpu=self.gpu,
+                    limit=self.limit,
+                    training=self.training,
+                    measure=self.measure,
+                )
         except CompilerError as error:
             if len(self.batch_sizes) == 1:
                 raise

@@ -11,10 +11,10 @@ from rich.table import Table
 from fitroom.budget import Budget
 from fitroom.errors import UnknownNameError
 from fitroom.estimating.cards import Card, all_cards, find_card
+from fitroom.report.facts import BACKENDS, capability_words, card_lines, tera, text_of
 from fitroom.units import format_bytes
 from fitroom.watch.nvml import LiveGpu, live_gpus
 
-BACKENDS = ("jax", "tensorflow", "torch")
 WIDTH = 100
 
 
@@ -60,34 +60,17 @@ def _show_catalogue(cards: tuple[Card, ...]) -> None:
             table.add_row(
                 f"  {card.name}",
                 format_bytes(card.memory_bytes),
-                _capability(card),
+                capability_words(card),
                 f"{card.bandwidth_bytes_per_second / 1e9:,.0f}",
-                _tera(card.fp32_flops),
-                _tera(card.bf16_flops),
+                tera(card.fp32_flops),
+                tera(card.bf16_flops),
             )
     _print(table)
     click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are here for their memory only.")
 
 
 def _show_card(card: Card) -> None:
-    lines = {
-        "Name": card.name,
-        "Also known as": ", ".join(card.aliases),
-        "Made by": f"{card.vendor}, {card.architecture}",
-        "Compute capability": _capability(card),
-        "Memory": f"{format_bytes(card.memory_bytes)} ({card.memory_bytes:,} bytes)",
-        "Bandwidth": f"{card.bandwidth_bytes_per_second / 1e9:,.1f} GB/s",
-        "Multiprocessors": f"{card.sm_count} at {card.clock_ghz} GHz",
-        "L2 cache": format_bytes(card.l2_bytes),
-        "float32": f"{_tera(card.fp32_flops)} TFLOPS",
-        **{f"{kind} matrix units": f"{_tera(flops)} TFLOPS" for kind, flops in _matrix_rates(card).items() if flops},
-        **{f"Budget with {backend}": format_bytes(_budget(card, backend)) for backend in BACKENDS},
-        "Source": card.source,
-    }
-    width = max(map(len, lines))
-    for label, value in lines.items():
-        if value:
-            click.echo(f"{label:<{width}}  {value}")
+    click.echo(text_of(card_lines(card)))
 
 
 def _facts(card: Card) -> dict[str, Any]:
@@ -97,7 +80,7 @@ def _facts(card: Card) -> dict[str, Any]:
         "aliases": list(card.aliases),
         "vendor": card.vendor,
         "architecture": card.architecture,
-        "compute_capability": _capability(card) or None,
+        "compute_capability": capability_words(card) or None,
         "memory_bytes": card.memory_bytes,
         "budget_bytes": {backend: _budget(card, backend) for backend in BACKENDS},
         "bandwidth_bytes_per_second": card.bandwidth_bytes_per_second,
@@ -129,18 +112,6 @@ def _live_facts(gpu: LiveGpu) -> dict[str, Any]:
 
 def _budget(card: Card, backend: str) -> int:
     return Budget.of(card.name, backend=backend).bytes
-
-
-def _matrix_rates(card: Card) -> dict[str, int | None]:
-    return {"tfloat32": card.tf32_flops, "float16": card.fp16_flops, "bfloat16": card.bf16_flops}
-
-
-def _capability(card: Card) -> str:
-    return ".".join(map(str, card.compute_capability)) if card.compute_capability else ""
-
-
-def _tera(flops: int | None) -> str:
-    return "" if flops is None else f"{flops / 1e12:,.1f}"
 
 
 def _table(title: str, *columns: str) -> Table:

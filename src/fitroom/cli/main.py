@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from fitroom import __version__
+from fitroom.cli.output import take_any_name
 from fitroom.errors import FitroomError, nearest_names
 
 COMMANDS = {
@@ -25,7 +26,15 @@ COMMANDS = {
 }
 
 
-_DEBUG = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def _note_debug(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Remember `--debug` where `main` finds it. `sys.argv` may have become a script's own by then."""
+    if wanted:
+        ctx.find_root().ensure_object(dict)["debug"] = True
+
+
+_DEBUG = click.Option(
+    ["--debug"], is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of an error."
+)
 
 
 class _LazyGroup(click.Group):
@@ -58,7 +67,7 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="fitroom %(version)s")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of an error.")
 def fitroom() -> None:
     """Train any Keras model in the GPU memory you have."""
 
@@ -70,8 +79,10 @@ def main() -> NoReturn:
     """
     # Ended from outside, as by `kill`: leave as by Ctrl-C, taking processes and folders along.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    take_any_name()
+    noted: dict[str, bool] = {}
     try:
-        status = fitroom.main(prog_name="fitroom", standalone_mode=False)
+        status = fitroom.main(prog_name="fitroom", standalone_mode=False, obj=noted)
     except click.ClickException as error:
         error.show()
         status = error.exit_code
@@ -83,9 +94,10 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except Exception as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        report(error if isinstance(error, FitroomError) else _unexpected(error))
+        if noted.get("debug"):
+            traceback.print_exc()  # with the hint in it
+        else:
+            report(error if isinstance(error, FitroomError) else _unexpected(error))
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.backend_line import choose_and_say
 from fitroom.cli.batch_sizes import BatchSizeOrMax
 from fitroom.cli.completing import complete_models
 from fitroom.cli.knob_names import knob_names
@@ -32,10 +33,11 @@ _EPILOG = (
     help="Samples per optimizer step, never changed; or max, the largest that fits whole.",
 )
 @shared.image_size
+@shared.sequence_length
 @shared.classes
-@shared.gpu("The card, such as 'RTX 3060'; or all of the catalogue.  [default: this machine's]", ALL)
+@shared.gpu("The card, such as 'RTX 3060'; or all of the catalogue.  [default: this machine's, else a T4]", ALL)
 @click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB. With --gpu: that card, capped.")
-@shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND]")
+@shared.backend("jax, tensorflow or torch.")
 @shared.precision("A Keras dtype policy, or auto: what the card does well.  [default: the model's own]", "auto")
 @shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
 @knob_names("--keep", KEEPABLE, "What stays as the model has it")
@@ -43,11 +45,18 @@ _EPILOG = (
 @shared.prefer("samples")
 @click.option("--probe", is_flag=True, help="Time the best few on this machine's card instead of predicting speed.")
 @shared.unsafe
+@click.option("--all-recipes", is_flag=True, help="Show every recipe there is to choose from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @shared.plot("Draw what there is to choose from: .svg, .png or .html.")
 @shared.file("--save", "Keep it for fitroom.fit(plan=FILE).")
 def command(
-    backend: str | None, gpu: str | None, as_json: bool, plot: Path | None, save: Path | None, **asked: Any
+    backend: str | None,
+    gpu: str | None,
+    all_recipes: bool,
+    as_json: bool,
+    plot: Path | None,
+    save: Path | None,
+    **asked: Any,
 ) -> None:
     """The fastest way to train MODEL with this batch in this memory: how many samples at once, what is computed again
     instead of kept, in which precision; what that takes, how fast it is and what it changes. No GPU is needed.
@@ -67,6 +76,7 @@ def command(
     if everywhere:
         _check_is_for_all(plot=plot, save=save, **asked)
     job = PlanJob(gpu=None if everywhere else gpu, **asked | {"prefer": asked["prefer"].replace("-", " ")})
+    backend = choose_and_say(backend)
     if everywhere:
         with progress() as say, stdout_for_results():
             found = job.run_for_cards(backend, say)
@@ -87,7 +97,12 @@ def command(
     if save:
         plan.save(save)
         click.echo(f"saved: {save}", err=True)
-    _show(plan.to_dict() if as_json else plan)
+    if as_json:
+        _show(plan.to_dict())
+        return
+    from fitroom.report.plan_text import plan_text
+
+    _show(plan_text(plan, all_recipes=all_recipes))
 
 
 def _check_is_for_all(**asked: Any) -> None:

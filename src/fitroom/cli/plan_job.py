@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend
-from fitroom.backends.keras_optimizers import optimizer_class
+from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten, quieten_for_estimates
+from fitroom.backends.vendor import check_nvidia
 from fitroom.budget import Budget
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.estimating.cards import Card, find_card
-from fitroom.models.source import ModelSource, kind_of
+from fitroom.input_sizes import known_sizes
+from fitroom.models.source import ModelSource, check_model, kind_of
 from fitroom.planning.cards import CardPlan, plan_for_cards
 from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.option import Option
@@ -47,11 +49,13 @@ class PlanJob:
     optimizer: str | None
     probe: bool
     unsafe: bool
+    sequence_length: int | None = None
 
     def run(self, backend: str | None, say: Say) -> Plan:
         """The plan. `say` hears what is under way."""
         backend = self._start(backend)
         room = room_of(self.budget, self.gpu, backend)
+        check_nvidia(room.card)
         if self.probe:
             _check_is_here(room.card)
         # What is free on the card in this machine is another tomorrow.
@@ -60,7 +64,8 @@ class PlanJob:
         if found := recall(key, Plan.from_dict):
             return found
         question = self._question(say)
-        found = plan(**question, budget=self.budget, gpu=self.gpu, probe=self.probe, say=say)
+        with known_sizes(sequence_length=self.sequence_length):
+            found = plan(**question, budget=self.budget, gpu=self.gpu, probe=self.probe, say=say)
         if question["input_dtype"]:
             found = replace(found, notes=(*found.notes, _AS_BYTES))
         remember(key, found.to_dict())
@@ -78,7 +83,8 @@ class PlanJob:
             return found
         question = self._question(say)
         keep, allow = knobs_of("keep", self.keep, KEEPABLE), knobs_of("allow", self.allow, ALLOWABLE)
-        found = plan_for_cards(Question(**question | {"keep": keep, "allow": allow}), say=say)
+        with known_sizes(sequence_length=self.sequence_length):
+            found = plan_for_cards(Question(**question | {"keep": keep, "allow": allow}), say=say)
         remember(key, [each.to_dict() for each in found])
         return found
 
@@ -89,6 +95,8 @@ class PlanJob:
         if self.precision not in (None, AUTO, *PRECISIONS):
             known = f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), (AUTO, *PRECISIONS), more=known)
+        check_model(self.model)
+        check_optimizer(self.optimizer)
         backend = choose_backend(backend)
         if self.probe:
             quieten(backend)
@@ -105,8 +113,6 @@ class PlanJob:
         from fitroom.models.resizing import load_resizable
 
         say(f"building {self.model}")
-        if self.optimizer:
-            optimizer_class(self.optimizer)  # names that only Keras knows
         source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)
         loaded = load_resizable(source)
         return {

@@ -1,6 +1,6 @@
 """`fitroom predict`: what a trained classifier makes of pictures."""
 
-import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.backend_line import choose_and_say
 from fitroom.cli.completing import complete_runs
 from fitroom.errors import FitroomError
 
@@ -22,7 +23,7 @@ _EPILOG = (
 @click.argument("pictures", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Classes to name.")
 @shared.batch_size("Pictures at once; halved where memory runs out.")
-@shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND, else as the run]")
+@shared.backend("jax, tensorflow or torch.", default="KERAS_BACKEND, else as the run")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(
@@ -40,16 +41,18 @@ def command(
     fitroom predict runs/a rose.jpg
     fitroom predict runs/a new/ --top 1 --json
     """
-    from fitroom.classify.classifier import load_classifier, picture_files
-    from fitroom.cli.output import stdout_for_results
+    from fitroom.classify.classifier import load_classifier, picture_files, run_backend
+    from fitroom.cli.output import json_text, stdout_for_results
 
     files = picture_files(pictures)
+    usual = None if backend or os.environ.get("KERAS_BACKEND") else run_backend(model)
+    choose_and_say(backend or usual, why="as the run was trained" if usual else "--backend")
     with stdout_for_results():
         classifier = load_classifier(model, backend=backend, unsafe=unsafe)
         found = classifier.predict(files, top=top, batch_size=batch_size)
     good = [one for one in found if one["reason"] is None]
     if as_json:
-        click.echo(json.dumps({"model": str(model), "predictions": found}, indent=2, ensure_ascii=False))
+        click.echo(json_text({"model": str(model), "predictions": found}))
     else:
         _print(good)
         for one in found:

@@ -34,7 +34,10 @@ def key_of(question: dict[str, Any]) -> str | None:
 def recall(key: str | None, read: Callable[[Any], Answer]) -> Answer | None:
     """The answer that was kept, made by `read` of the plain values that it was kept as."""
     kept = cache.load(key) if key else None
-    return None if kept is None else read(kept)
+    try:
+        return None if kept is None else read(kept)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):  # not what `remember` keeps: as if not there
+        return None
 
 
 def remember(key: str | None, answer: Any) -> None:

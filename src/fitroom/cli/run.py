@@ -1,5 +1,7 @@
 """`fitroom run`: a script as it stands, with `model.fit` that out-of-memory cannot stop."""
 
+import importlib.util
+import os
 import runpy
 import sys
 import traceback
@@ -7,7 +9,9 @@ from pathlib import Path
 
 import click
 
-from fitroom.errors import FitroomError, InputError
+from fitroom.cli import shared_options as shared
+from fitroom.cli.fresh_process import Beginning, say
+from fitroom.errors import FitroomError, FreshStart, InputError, OutOfMemoryError
 from fitroom.recipe import Recipe
 
 _EPILOG = (
@@ -18,9 +22,18 @@ _EPILOG = (
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The most samples at once from the start.")
 @click.option("--run-dir", metavar="FOLDER", help="Keep checkpoints here; the same command goes on after a kill.")
-@click.argument("script", type=click.Path(path_type=Path))
+@shared.backend("jax, tensorflow or torch, whatever KERAS_BACKEND and the script say.", default="as the script has it")
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module or package, as for `python -m`.")
+@click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(micro_batch: int | None, run_dir: str | None, script: Path, arguments: tuple[str, ...]) -> None:
+def command(
+    micro_batch: int | None,
+    run_dir: str | None,
+    backend: str | None,
+    is_module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run a Python script in which `model.fit` survives out-of-memory.
 
     Nothing in it has to change: Keras's `fit` is served by `fitroom.fit`. Where a batch does not fit, it is cut into
@@ -28,33 +41,73 @@ def command(micro_batch: int | None, run_dir: str | None, script: Path, argument
 
     \b
       fitroom run train.py --epochs 10
+      fitroom run -m package.train --epochs 10
       fitroom run --run-dir runs/a train.py        # the same again goes on where it was killed
     """
-    if not script.is_file():
-        raise InputError(f"There is no script {str(script)!r}.", hint="fitroom run train.py [its arguments]")
-    from fitroom.train.protect import serve, when_keras_is_imported
+    if is_module:
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+    _check_is_there(script, is_module=is_module)
+    from fitroom.cli.script_protection import ScriptProtection
 
     recipe = Recipe(micro_batch=micro_batch) if micro_batch else None
-    when_keras_is_imported(lambda: serve(recipe=recipe, run_dir=run_dir))
-    click.echo(f"fitroom: running {script} with model.fit protected against out-of-memory", err=True)
-    script = script.absolute()  # `__file__` outlives a change of folder
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
+    beginning, must_restart = Beginning(), False
+    protection = ScriptProtection(script, recipe=recipe, run_dir=run_dir, backend=backend)
+    protection.start()
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        if is_module:
+            sys.argv = [script, *arguments]
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            path = Path(script).absolute()  # `__file__` outlives a change of folder
+            sys.argv = [str(path), *arguments]
+            sys.path.insert(0, str(path.resolve().parent))
+            runpy.run_path(str(path), run_name="__main__")
+    except OutOfMemoryError as error:
+        if not beginning.can_restart(error):
+            if error.fresh_start is not None and not error.fresh_start.is_kept:
+                error.hint = _without_run_dir(error.fresh_start)
+            raise
+        say(beginning.reason(error))
+        must_restart = True
     except FitroomError:
         raise
     except Exception as error:
-        _print_as_python_would(error, script)
+        _print_as_python_would(error)
         sys.exit(1)
+    if must_restart:
+        beginning.restart()
+    protection.end()
 
 
-def _print_as_python_would(error: Exception, script: Path) -> None:
+def _without_run_dir(fresh_start: FreshStart) -> str:
+    from fitroom.train.fresh_start import IN_THE_WAY
+
+    is_of_training = fresh_start.during == "training"
+    smaller = f"--micro-batch {fresh_start.micro_batch} begins with less, and " if is_of_training else ""
+    return f"{IN_THE_WAY}. {smaller}with --run-dir FOLDER it goes on from checkpoints in a fresh process by itself"
+
+
+def _check_is_there(script: str, *, is_module: bool) -> None:
+    if not is_module:
+        if not Path(script).is_file() and not (Path(script) / "__main__.py").is_file():
+            raise InputError(f"There is no script {script!r}.", hint="fitroom run train.py [its arguments]")
+        return
+    try:
+        is_there = importlib.util.find_spec(script) is not None
+    except ModuleNotFoundError as error:  # of the package that it is in
+        if not f"{script}.".startswith(f"{error.name}."):
+            raise
+        is_there = False
+    if not is_there:
+        raise InputError(
+            f"There is no module {script!r}.",
+            hint="`fitroom run -m package.train` looks for package/train.py in this folder and among what is installed",
+        )
+
+
+def _print_as_python_would(error: Exception) -> None:
     """The script's own traceback, from its first line on."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+    while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
         frames = frames.tb_next
-    is_unreadable = isinstance(error, SyntaxError) and error.filename == str(script)  # none of its lines was run
-    if frames is None and not is_unreadable:
-        frames = error.__traceback__
     traceback.print_exception(error.with_traceback(frames))

@@ -3,14 +3,15 @@
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fitroom.backends.choose import choose_backend
+from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.classify import records
+from fitroom.classify.options import code_of, resume_command
 from fitroom.errors import InputError
 
 ROOT = Path("runs")
@@ -25,6 +26,12 @@ class ChosenRun:
     note: str | None = None
     """What the user should know of the choice."""
 
+    asked_backend: BackendChoice | None = None
+    """By --backend or KERAS_BACKEND; None where neither says anything."""
+
+    begun_on: str | None = None
+    """The backend that a run which goes on was begun on."""
+
     @property
     def folder(self) -> Path:
         """Where the run is."""
@@ -33,8 +40,13 @@ class ChosenRun:
 
 def choose_run(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> ChosenRun:
     """By all flags, those of them that were typed, and whether to go on with what there is."""
-    backend = {"backend": _asked_backend(flags["backend"])}
-    flags, given = flags | backend, given | backend
+    asked = settle_backend(flags["backend"]) if flags["backend"] or os.environ.get("KERAS_BACKEND") else None
+    backend = {"backend": asked.name if asked else None}
+    run = _choose(flags | backend, given | backend, resume=resume)
+    return replace(run, asked_backend=asked)
+
+
+def _choose(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> ChosenRun:
     if resume:
         return _resumed(given)
     if flags["folder"] is None:
@@ -45,24 +57,23 @@ def choose_run(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) ->
         if job is None:
             return ChosenRun(options=flags)
         records.check_same(folder, job, flags)
-        return ChosenRun(options=flags, is_finished=records.is_finished(folder))
+        return ChosenRun(options=flags, is_finished=records.is_finished(folder), begun_on=job.get("backend"))
     folder = _new_folder(flags["folder"], flags["model"])
     note = None
     unfinished = [found for found in records.unfinished_runs(ROOT) if _is_same(found, flags)]
     if unfinished:
-        note = (
-            f"the same training was begun in {unfinished[0]} and is not done: `fitroom train --resume` goes on with it"
-        )
+        command = resume_command(unfinished[0], flags)
+        note = f"the same training was begun in {unfinished[0]} and is not done: `{command}` goes on with it"
     return ChosenRun(options=flags | {"run_dir": str(folder)}, note=note)
 
 
-def finished_words(folder: Path) -> str:
+def finished_words(folder: Path, report: Path) -> str:
     """What to do with a run that is done."""
     model = shlex.quote(str(folder / records.MODEL_FILE))
     return "\n".join(
         [
             f"The run in {folder} is finished: there is nothing left to train.",
-            f"report    {folder / 'report.html'}",
+            f"report    {report}",
             f"predict   fitroom predict {shlex.quote(str(folder))} picture.jpg",
             f"go on     fitroom train ... --model {model}    # a new run that begins with its weights",
         ]
@@ -85,15 +96,32 @@ def _resumed(given: dict[str, Any]) -> ChosenRun:
         raise InputError(
             f"There is no run of `fitroom train` in {folder}.", hint="`fitroom train FOLDER --run-dir ...` begins one"
         )
+    _check_named(folder, job["options"], given)
     options = job["options"] | {name: value for name, value in given.items() if value is not None}
     options["run_dir"] = str(folder)
     records.check_same(folder, job, options)
-    return ChosenRun(options=options, is_finished=records.is_finished(folder), note=f"going on with {folder}")
+    return ChosenRun(
+        options=options,
+        is_finished=records.is_finished(folder),
+        note=f"going on with {folder}",
+        begun_on=job.get("backend"),
+    )
 
 
-def _asked_backend(flag: str | None) -> str | None:
-    """By --backend or by KERAS_BACKEND, which are one wish; None where neither says anything."""
-    return choose_backend(flag) if flag or os.environ.get("KERAS_BACKEND") else None
+def _check_named(folder: Path, kept: dict[str, Any], given: dict[str, Any]) -> None:
+    """Refuse to run code that the folder asks for and the user has not named: the folder may be anybody's.
+
+    What was typed is compared with what is recorded where all the other options are.
+    """
+    typed = dict(code_of(given))
+    asked = code_of(kept)
+    if all(flag.split()[0] in [one.split()[0] for one in typed] for flag, _ in asked):
+        return
+    raise InputError(
+        f"The run folder {folder} asks to run code: {' and '.join(words for _, words in asked)}. "
+        "What is found in a folder is run only where the command line names it.",
+        hint=f"if you trust it: {resume_command(folder, kept)}",
+    )
 
 
 def _new_folder(pictures: str, model: str) -> Path:

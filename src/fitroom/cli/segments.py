@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.backend_line import choose_and_say
 from fitroom.cli.completing import complete_models
 from fitroom.cli.output import stdout_for_results
 from fitroom.recipe import Recipe
@@ -22,7 +23,7 @@ _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what wa
 @shared.image_size
 @shared.classes
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
-@shared.backend("jax, tensorflow, torch: only to build the model with.  [default: KERAS_BACKEND]")
+@shared.backend("jax, tensorflow, torch: only to build the model with.")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @shared.file("--plot", "Draw the graph: an .svg file.", ".svg")
@@ -45,13 +46,13 @@ def command(
     fitroom segments densenet121 --batch-size 64 --remat 4GiB --plot densenet.svg
     fitroom segments model.keras --json
     """
-    from fitroom.backends.choose import choose_backend
     from fitroom.backends.quiet import quieten
     from fitroom.models.resizing import load_resizable
-    from fitroom.models.source import ModelSource
+    from fitroom.models.source import ModelSource, check_model
 
     Recipe(precision=precision)  # raises where there is no such precision
-    quieten(choose_backend(backend))
+    check_model(model)
+    quieten(choose_and_say(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with stdout_for_results():
         outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)

@@ -17,6 +17,9 @@ Decorator = Callable[[Any], Any]
 image_size = click.option(
     "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures."
 )
+sequence_length = click.option(
+    "--sequence-length", type=click.IntRange(min=1), metavar="N", help="Of inputs whose length the model leaves open."
+)
 jit = click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
 classes = click.option(
     "--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]"
@@ -31,9 +34,10 @@ def batch_size(text: str) -> Decorator:
     )
 
 
-def backend(text: str, *more: str) -> Decorator:
+def backend(text: str, *more: str, default: str = "KERAS_BACKEND, keras.json, else the first installed") -> Decorator:
     """`--backend`; what it may be is checked when it is chosen, by the words that KERAS_BACKEND is checked by."""
-    return click.option("--backend", metavar="NAME", help=text, shell_complete=_words(*INSTALLABLE, *more))
+    completed = _words(*INSTALLABLE, *more)
+    return click.option("--backend", metavar="NAME", help=f"{text}  [default: {default}]", shell_complete=completed)
 
 
 def gpu(text: str, *more: str) -> Decorator:

@@ -1,5 +1,6 @@
 """`fitroom train`: a folder of pictures in, a trained classifier out."""
 
+import json
 import shlex
 import signal
 import sys
@@ -9,15 +10,20 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.classify import records
-from fitroom.classify.options import TrainOptions
+from fitroom.classify.job import ensure_report
+from fitroom.classify.options import TrainOptions, resume_command
 from fitroom.cli import shared_options as shared
+from fitroom.cli.backend_line import choose_and_say, say_backend
 from fitroom.cli.completing import complete_models, complete_runs
+from fitroom.cli.fresh_process import Beginning
 from fitroom.cli.knob_names import knob_names
 from fitroom.cli.picture_sizes import PixelsOrAuto
 from fitroom.cli.run_place import choose_run, finished_words
 from fitroom.cli.views import open_view
-from fitroom.errors import InputError, RunInterrupted
+from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterrupted
+from fitroom.models.source import check_model
 from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
 
 _EPILOG = (
@@ -63,7 +69,7 @@ _EPILOG = (
     metavar="N",
     help="Train the last layer alone for N epochs, then all but the statistics of BatchNormalization.",
 )
-@shared.backend("jax, tensorflow or torch.  [default: KERAS_BACKEND]")
+@shared.backend("jax, tensorflow or torch.")
 @click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB, or a card.  [default: what is there]")
 @shared.gpu("As if it were this card, such as 'RTX 3060'.")
 @shared.micro_batch("The most pictures at once.  [default: as the plan has it]")
@@ -134,7 +140,10 @@ _EPILOG = (
     help="Where all of it is kept.  [default: runs/<folder>-<model>]",
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on with the run in --run-dir, or with the latest unfinished one in runs/."
+    "--resume",
+    is_flag=True,
+    help="Go on with the run in --run-dir, or with the latest unfinished one in runs/. A model that is code "
+    "(--model file.py:function, --unsafe) has to be named again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout and nothing else there.")
 @click.pass_context
@@ -149,12 +158,23 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
     fitroom train flowers/ --image-size auto --budget 2GiB --keep precision
     fitroom train --resume                  # the latest unfinished run goes on
     """
+    beginning, must_restart = Beginning(), False
     given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}
     run = choose_run(flags, given, resume=resume)
     if run.is_finished:
-        click.echo(finished_words(run.folder))
+        report = ensure_report(run.folder)
+        if as_json:
+            click.echo(json.dumps({"event": "ended", "state": "finished"} | _places(run.folder, report)))
+        else:
+            click.echo(finished_words(run.folder, report))
         return
     options = TrainOptions(**run.options)
+    check_model(options.model)
+    check_optimizer(options.optimizer)
+    if run.asked_backend:
+        say_backend(run.asked_backend)
+    else:
+        choose_and_say(run.begun_on, why="as the run was begun")
 
     from fitroom.classify.job import TrainJob
     from fitroom.cli.output import stdout_for_results
@@ -168,17 +188,35 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
         except (RunInterrupted, KeyboardInterrupt) as stop:
             view.ended({"state": "interrupted", "run_dir": str(job.folder)})
             if records.read_job(run.folder) is not None:
-                click.echo(f"to go on: {_command('fitroom', 'train', '--resume', '--run-dir', run.folder)}", err=True)
+                click.echo(f"to go on: {resume_command(run.folder, run.options)}", err=True)
             if isinstance(stop, KeyboardInterrupt):
                 sys.exit(128 + signal.SIGINT)  # the view has said it, and click would say it again
             raise
+        except OutOfMemoryError as error:
+            if not beginning.can_restart(error):
+                raise
+            view.said(beginning.reason(error))
+            must_restart = True
         except InputError as error:
             _speak_of_flags(error)
             raise
-        # What people copy stands on stdout, once.
-        view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
+        else:
+            # What people copy stands on stdout, once.
+            view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
+    if must_restart:
+        _, *words = shlex.split(resume_command(run.folder, run.options))  # with the code that the user has named
+        beginning.restart([*words, *(["--json"] if as_json else [])])
     if not as_json:
         click.echo(_words(summary))
+    if summary["report"] is None:
+        raise FitroomError(
+            f"The model is trained and saved, but {run.folder / 'report.html'} could not be written.",
+            hint="make room on the disk, and run the same command again: nothing is trained again",
+        )
+
+
+def _places(folder: Path, report: Path) -> dict[str, str]:
+    return {"run_dir": str(folder), "model": str(folder / records.MODEL_FILE), "report": str(report)}
 
 
 def _speak_of_flags(error: InputError) -> None:

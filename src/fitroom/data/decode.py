@@ -30,16 +30,35 @@ _ROOM = Room(2 * LARGEST_BYTES)
 def read_bytes(path: Path) -> bytes:
     """A file's content. Raises BadPictureError where it cannot be read."""
     try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            os.close(os.open(path, os.O_RDONLY))  # says why it was not entered
+        _check_regular(mode)  # before it is opened, which for some devices is an action
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb", buffering=0) as file:
             known = os.fstat(handle)
-            if not stat.S_ISREG(known.st_mode):  # a pipe would never end
-                raise BadPictureError("not a file")
+            _check_regular(known.st_mode)
             if known.st_size > LARGEST_BYTES:
                 raise BadPictureError(f"too large: a file of {format_bytes(known.st_size)}")
             return file.read()
+    except PermissionError as error:
+        what = "a folder that cannot be entered" if os.path.isdir(path) else "cannot be read"
+        raise BadPictureError(f"{what}: {(error.strerror or reason(error)).lower()}") from error
     except OSError as error:
         raise BadPictureError(f"cannot be read: {(error.strerror or reason(error)).lower()}") from error
+
+
+def _check_regular(mode: int) -> None:
+    """Raise BadPictureError for what would never end, or is no content at all."""
+    kinds = {
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFDIR: "a folder that cannot be entered",
+    }
+    if not stat.S_ISREG(mode):
+        raise BadPictureError(f"{kinds.get(stat.S_IFMT(mode), 'something else')}, not a file")
 
 
 def verified(data: bytes) -> Header:

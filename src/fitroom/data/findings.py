@@ -1,5 +1,6 @@
 """What a look at all pictures brought to light: reasons to stop, and what a user should know."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,15 +37,23 @@ def check_classes(place: Path, layout: Layout, pictures: Sequence[Picture], skip
         return
     found = classes.pop()
     empty = [name for name in layout.named_classes if name != found]
-    inner = [shown(folder.name) for folder in folders_in(place / found)] if (place / found).is_dir() else []
+    inner = _folders_within(place / found)
     if empty:
         hint = f"these have no pictures that can be used: {', '.join(empty[:_SHOWN])}"
     elif len(inner) > 1:
         hint = f"if its folders are the classes ({', '.join(inner[:_SHOWN])}), give {shown(place / found)}"
     else:
-        hint = f"a classifier needs two classes at least: one {'label' if place.is_file() else 'folder'} for each"
+        hint = f"a classifier needs two classes at least: one {'label' if os.path.isfile(place) else 'folder'} for each"
     unusable = f"; {listed(place, skipped)}" if skipped else ""  # the other classes may have been theirs
     raise InputError(f"{shown(place)} has pictures of one class only: {found!r}{unusable}.", hint=hint)
+
+
+def _folders_within(place: Path) -> list[str]:
+    """Names, for a hint; none where it cannot be entered."""
+    try:
+        return [shown(folder.name) for folder in folders_in(place)] if os.path.isdir(place) else []
+    except OSError:
+        return []
 
 
 def warnings_of(

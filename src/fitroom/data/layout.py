@@ -1,5 +1,6 @@
 """Which pictures of which class a folder or a table holds, before any of them is opened."""
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,9 +51,9 @@ class Layout:
 
 def layout_of(place: Path) -> Layout:
     """The candidates in a folder or a CSV file. Raises InputError where there is no such thing."""
-    if place.is_dir():
+    if os.path.isdir(place):
         found = _split_folders(place) or _class_folders(place)
-    elif place.is_file():
+    elif os.path.isfile(place):
         rows, skipped = read_table(place)
         candidates = [Candidate(path, label) for path, label in rows]
         found = Layout(words="a CSV file", candidates=candidates, named_classes=_names(candidates), skipped=skipped)
@@ -67,7 +68,10 @@ def layout_of(place: Path) -> Layout:
 
 def _split_folders(place: Path) -> Layout | None:
     """`train/` and others above the classes. A class that is called train is not one of them."""
-    folders = folders_in(place)
+    try:
+        folders = folders_in(place)
+    except OSError:
+        return None
     splits = {folder: SPLITS[folder.name.lower()] for folder in folders if folder.name.lower() in SPLITS}
     kinds = Counter(splits.values())
     others = [shown(folder.name) for folder in folders if folder not in splits]
@@ -93,11 +97,16 @@ def _split_folders(place: Path) -> Layout | None:
 
 def _class_folders(place: Path, split: str | None = None) -> Layout:
     candidates, names = [], []
-    for folder in folders_in(place):
+    try:
+        folders, files = folders_in(place), files_in(place)
+    except OSError as error:
+        reason = f"a folder that cannot be entered: {(error.strerror or str(error)).lower()}"
+        return Layout(words="a folder", candidates=[], named_classes=[], skipped=[Skipped(place, reason)])
+    for folder in folders:
         label = shown(folder.name)
         names.append(label)
         candidates += [Candidate(path, label, split) for path in files_below(folder)]
-    loose = [path for path in files_in(place) if path.suffix.lower() in PICTURE_SUFFIXES]
+    loose = [path for path in files if path.suffix.lower() in PICTURE_SUFFIXES]
     return Layout(
         words="a folder per class",
         candidates=candidates,

@@ -54,6 +54,9 @@ class PictureSource:
         batches = self._maker.made([BatchNumber(epoch=0, number=0, shuffle=self._shuffle)])
         return batch_of(next(batches), self._class_weight)
 
+    def look(self) -> None:
+        """Nothing is drawn by looking."""
+
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
         made = self._made(window(self._maker.num_batches, self._steps, epoch), start)

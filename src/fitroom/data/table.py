@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 
 from fitroom.data.skipped import Skipped
@@ -36,7 +37,7 @@ def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[Skipped]]:
         if path in lines:
             continue
         lines[path] = (number, label)
-        if not path.exists():
+        if not os.path.exists(path):
             missing.append(Skipped(path, f"no such file (line {number} of {shown(file.name)})"))
     gone = {one.file for one in missing}
     return [(path, label) for path, (_, label) in lines.items() if path not in gone], missing
@@ -45,6 +46,10 @@ def read_table(file: Path) -> tuple[list[tuple[Path, str]], list[Skipped]]:
 def _rows(file: Path) -> list[tuple[int, list[str]]]:
     try:
         text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"{shown(file)} cannot be read: {(error.strerror or str(error)).lower()}.", hint="look at its permissions"
+        ) from None
     except UnicodeDecodeError as error:
         line = file.read_bytes()[: error.start].count(b"\n") + 1
         raise InputError(
@@ -86,6 +91,6 @@ def _cells(file: Path, number: int, cells: list[str], columns: tuple[int, int] |
     if not name or not label:
         raise InputError(f"{shown(file)}, line {number}: the {'label' if name else 'path'} is missing.")
     path = file.parent / name
-    if "\\" in name and not path.exists():  # written on Windows
+    if "\\" in name and not os.path.exists(path):  # written on Windows
         path = file.parent / name.replace("\\", "/")
     return path, shown(label)

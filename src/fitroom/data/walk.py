@@ -31,17 +31,17 @@ def files_in(folder: Path) -> list[Path]:
 def files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder and the folders in it, in a fixed order. Links are followed, each folder once.
 
-    A folder that cannot be read is given itself, as a file that cannot be.
+    A folder that cannot be entered is given itself: whoever reads it as a file finds out why.
     """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
     while waiting:
         current = waiting.pop()
-        known = os.stat(current)
-        if (known.st_dev, known.st_ino) in seen:  # a link to where we have been
-            continue
-        seen.add((known.st_dev, known.st_ino))
         try:
+            known = os.stat(current)
+            if (known.st_dev, known.st_ino) in seen:  # a link to where we have been
+                continue
+            seen.add((known.st_dev, known.st_ino))
             files, folders = files_in(current), folders_in(current)
         except OSError:
             yield current

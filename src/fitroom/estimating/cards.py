@@ -65,6 +65,18 @@ class Card:
     source: str
     """Where the figures can be looked up."""
 
+    def __str__(self) -> str:
+        from fitroom.report.facts import card_lines, text_of
+
+        return text_of(card_lines(self))
+
+    def _repr_html_(self) -> str:
+        """As a few lines, where a notebook shows it."""
+        from fitroom.report.facts import card_lines
+        from fitroom.report.notebook import facts_html
+
+        return facts_html(card_lines(self))
+
 
 @cache
 def all_cards() -> tuple[Card, ...]:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.default_share import share_note
 from fitroom.backends.unheard import tensorflow_unheard
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.estimating.cards import Card, find_card
@@ -13,6 +14,7 @@ from fitroom.estimating.overhead import context_bytes
 from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.estimating.step import NO_LIMIT_BYTES, StepRequest
+from fitroom.input_sizes import InputShape, known_sizes
 from fitroom.recipe import Recipe, recipe_of
 from fitroom.remat.value import Remat
 from fitroom.units import format_bytes, parse_bytes
@@ -37,6 +39,7 @@ def estimate(
     loss: Any = None,
     gpu: str | Card | None = None,
     limit: str | int | None = None,
+    input_shape: InputShape | None = None,
     training: bool = True,
     measure: bool = False,
 ) -> Estimate:
@@ -54,6 +57,8 @@ def estimate(
         gpu: the card, by name; None for the one in this machine, or else a T4.
         limit: the allocator's limit, as "12GiB" or bytes; None for what the framework takes of the card by default;
             "smallest" for the smallest under which it trains (XLA recomputes to come under one: several compiles).
+        input_shape: the shape of one sample, (512, 512, 3), for a model that leaves dimensions open; of several inputs
+            one each, in a list or by name. Where batches differ, the largest that comes.
         training: False for the step of `model.predict`.
         measure: run the step on the card in this machine instead of predicting it.
 
@@ -62,6 +67,7 @@ def estimate(
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
+    from fitroom.backends.keras_symbolic import symbolic_calls
 
     started = time.perf_counter()
     batch_size = whole_number(batch_size)
@@ -79,7 +85,7 @@ def estimate(
         measure=measure,
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
-    with _frozen(model, recipe):
+    with symbolic_calls(), known_sizes(input_shape, image_size=recipe.image_size), _frozen(model, recipe):
         if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
             from fitroom.estimating.remat_budget import trace_within_budget
 
@@ -103,7 +109,12 @@ def estimate(
         seconds=time.perf_counter() - started,
         training=training,
         versions=traced.versions,
-        notes=(*card_notes, *_limit_note(request), *_remat_note(model, recipe, training=training), *traced.notes),
+        notes=(
+            *card_notes,
+            *_limit_note(request, limit, backend.name),
+            *_remat_note(model, recipe, training=training),
+            *traced.notes,
+        ),
     )
 
 
@@ -115,8 +126,10 @@ def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     return frozen_first(model, recipe.frozen_layers)
 
 
-def _limit_note(request: StepRequest) -> tuple[str, ...]:
+def _limit_note(request: StepRequest, limit: str | int | None, backend: str) -> tuple[str, ...]:
     card, limit_bytes = request.card, request.limit_bytes or 0
+    if limit is None:
+        return share_note(card, backend)
     if not card.memory_bytes < limit_bytes < NO_LIMIT_BYTES:
         return ()
     return (f"{card.name} has {format_bytes(card.memory_bytes)}, less than the limit of {format_bytes(limit_bytes)}.",)
@@ -160,4 +173,7 @@ def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
             return find_card(gpus[0].name), ()
         except UnknownNameError:
             return card, (f"{gpus[0].name} is not in the catalogue: this is for a {card.name}, the default.",)
-    return card, (f"No card was named and none is in this machine: this is for a {card.name}, the default.",)
+    return card, (
+        f"No card was named and none is in this machine: this is for a {card.name}, the default. --gpu names another, "
+        "in Python gpu=.",
+    )

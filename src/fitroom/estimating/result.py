@@ -130,6 +130,12 @@ class Estimate:
             }
         )
 
+    def __str__(self) -> str:
+        from fitroom.report.plain import plain_text
+        from fitroom.report.terminal import estimate_text
+
+        return plain_text(estimate_text(self))
+
     def __rich__(self) -> Any:
         """As text, where rich prints it."""
         from fitroom.report.terminal import estimate_text

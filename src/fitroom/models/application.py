@@ -2,8 +2,10 @@
 
 import inspect
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.keras_names import exported_names
 from fitroom.backends.keras_twin import without_values
 from fitroom.errors import ModelError, UnknownNameError
 
@@ -29,7 +31,7 @@ def application_names() -> dict[str, Any]:
 
 def is_application(text: str) -> bool:
     """Whether the text is one of their names, in any spelling."""
-    return _plain(text) in map(_plain, application_names())
+    return _plain(text) in map(_plain, _names())
 
 
 def build_application(source: "ModelSource") -> Any:
@@ -49,17 +51,21 @@ def build_features(source: "ModelSource", pictures: Any, *, weights: str | None)
 
 
 def application_name(text: str) -> str:
-    """The name as Keras spells it."""
-    builders = application_names()
-    name = {_plain(name): name for name in builders}.get(_plain(text))
+    """The name as Keras spells it. Refuses another without importing Keras."""
+    names = _names()
+    name = {_plain(name): name for name in names}.get(_plain(text))
     if name is None:
         raise UnknownNameError(
             "model",
             text,
-            builders,
+            names,
             more="a model is a name of keras.applications, a .keras file, or file.py:function",
         )
     return name
+
+
+def _names() -> Iterable[str]:
+    return exported_names("applications") or application_names()
 
 
 def _built(name: str, source: "ModelSource", **options: Any) -> Any:

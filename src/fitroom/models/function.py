@@ -26,6 +26,12 @@ def is_function(text: str) -> bool:
     return _FUNCTION.fullmatch(text) is not None or text.rstrip(":").endswith(".py")
 
 
+def is_in_file(text: str) -> bool:
+    """Whether the text names a function in a file, as `build.py:make_model` does."""
+    match = _FUNCTION.fullmatch(text.strip())
+    return match is not None and match["place"].endswith(".py")
+
+
 def call_function(source: "ModelSource") -> Any:
     """The model that the function returns. What it prints goes to stderr: stdout is for results.
 

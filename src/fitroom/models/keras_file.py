@@ -8,8 +8,8 @@ from typing import Any
 
 from fitroom.backends.keras_twin import without_values
 from fitroom.errors import InputError, ModelError
+from fitroom.models.keras_archive import CONFIG, check_members
 
-_CONFIG = "config.json"
 _UNSAFE_MARKS = ("safe_mode", "unsafe_deserialization")
 _UNKNOWN_CODE = re.compile(r"Could not locate (class|function) '([^']+)'")
 
@@ -56,13 +56,19 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} is not a .keras file.", hint="save the model with `model.save('model.keras')` and give that file"
         )
     try:
+        check_members(path)
         with zipfile.ZipFile(path) as archive:
-            config: dict[str, Any] = json.loads(archive.read(_CONFIG))
+            config: dict[str, Any] = json.loads(archive.read(CONFIG))
             if not isinstance(config, dict) or "class_name" not in config:
-                raise ValueError(f"its {_CONFIG} holds no model")
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder. Expected: a .keras file.", hint="give the .keras file itself") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+                raise ValueError(f"its {CONFIG} holds no model")
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(
+            f"{path} is not a whole .keras file: its {CONFIG} is nested too deeply.",
+            hint="make it anew with `model.save(path)`",
+        ) from None
+    except Exception as error:  # a flipped bit can make zipfile raise almost anything
         raise InputError(
             f"{path} is not a whole .keras file: {str(error).strip(chr(39))}.",
             hint="it may have been cut short while it was copied or saved; make it anew with `model.save(path)`",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError
@@ -35,9 +36,16 @@ class ModelSource:
 
 def load_model(source: ModelSource) -> Any:
     """The model, built. Ready-made ones come without values, since shapes are all an estimate needs."""
-    from fitroom.models import application, function, keras_file
+    from fitroom.backends.keras_symbolic import symbolic_calls
 
     kind = kind_of(source.text)
+    with symbolic_calls():
+        return _load(source, kind)
+
+
+def _load(source: ModelSource, kind: Kind) -> Any:
+    from fitroom.models import application, function, keras_file
+
     if kind == "function":
         return function.call_function(source)
     if kind == "file":
@@ -60,6 +68,18 @@ def kind_of(text: str) -> Kind:
         return "function"
     # A name comes before a file or folder that happens to be called the same, as checkpoints often are.
     return "file" if keras_file.is_keras_file(text) and not application.is_application(text) else "name"
+
+
+def check_model(text: str) -> None:
+    """Refuse a name that Keras does not have and a file that is not there, without importing Keras."""
+    from fitroom.models import application, function
+
+    kind = kind_of(text)
+    file = Path(text.strip() if kind == "file" else text.strip().rpartition(":")[0])
+    if kind == "name":
+        application.application_name(text.strip())
+    elif (kind == "file" or function.is_in_file(text)) and not file.exists():
+        raise InputError(f"There is no file {str(file)!r}.", hint="check the path; it is read from the current folder")
 
 
 def _check_is_whole(source: ModelSource) -> None:

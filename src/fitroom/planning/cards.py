@@ -51,11 +51,17 @@ def plan_for_cards(
 ) -> list[CardPlan]:
     """One answer a card, those with the least memory first."""
     from fitroom.backends.choose import current_backend
+    from fitroom.backends.keras_symbolic import symbolic_calls
 
     backend = current_backend().name
+    with symbolic_calls():
+        return _plans(question, cards or all_cards(), backend, say)
+
+
+def _plans(question: Question, cards: Sequence[Card], backend: str, say: Say) -> list[CardPlan]:
     planners = [_learnt(question, find_card(name), backend, say) for name in REFERENCE_CARDS]
     found = []
-    for card in sorted(cards or all_cards(), key=lambda card: (card.memory_bytes, card.bandwidth_bytes_per_second)):
+    for card in sorted(cards, key=lambda card: (card.memory_bytes, card.bandwidth_bytes_per_second)):
         budget = Budget.of(card.name, backend=backend)
         narrowed = Room(budget=replace(budget, bytes=int(_DIFFERENCE * budget.bytes)), card=card)
         planner = planners[0 if card.bf16_flops else 1]

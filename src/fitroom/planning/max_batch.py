@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitroom.budget import Budget
 from fitroom.estimating.cards import Card
+from fitroom.input_sizes import InputShape, known_sizes
 
 if TYPE_CHECKING:
     import keras
@@ -23,6 +24,18 @@ class MaxBatch:
 
     budget: Budget
 
+    def __str__(self) -> str:
+        from fitroom.report.facts import max_batch_lines, text_of
+
+        return text_of(max_batch_lines(self))
+
+    def _repr_html_(self) -> str:
+        """As a few lines, where a notebook shows it."""
+        from fitroom.report.facts import max_batch_lines
+        from fitroom.report.notebook import facts_html
+
+        return facts_html(max_batch_lines(self))
+
 
 def max_batch(
     model: "keras.Model",
@@ -33,6 +46,7 @@ def max_batch(
     optimizer: Any = None,
     loss: Any = None,
     input_dtype: str | None = None,
+    input_shape: InputShape | None = None,
     say: Callable[[str], None] | None = None,
 ) -> MaxBatch:
     """The largest whole batch, plain and with recomputing; each is estimated at its size.
@@ -41,6 +55,7 @@ def max_batch(
     """
     from fitroom.backends.choose import current_backend
     from fitroom.backends.keras_layers import precision_of
+    from fitroom.backends.keras_symbolic import symbolic_calls
     from fitroom.planning.largest_batch import LargestBatch
     from fitroom.planning.room import room_of
     from fitroom.planning.variant import Variant
@@ -48,9 +63,10 @@ def max_batch(
     room = room_of(budget, gpu, current_backend().name)
     policy = precision_of(model) if precision in (None, "auto") else str(precision)
     variant = Variant(precision=policy, input_dtype=input_dtype)
-    search = LargestBatch(model, room, variant, optimizer=optimizer, loss=loss, say=say or (lambda text: None))
-    plain = search.plain()
-    with_remat = max(plain, search.with_remat())
+    with symbolic_calls(), known_sizes(input_shape):
+        search = LargestBatch(model, room, variant, optimizer=optimizer, loss=loss, say=say or (lambda text: None))
+        plain = search.plain()
+        with_remat = max(plain, search.with_remat())
     if not with_remat:
         raise search.nothing_fits()
     return MaxBatch(plain=plain, with_remat=with_remat, budget=room.budget)

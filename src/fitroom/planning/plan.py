@@ -9,6 +9,7 @@ from fitroom.budget import Budget
 from fitroom.errors import InputError
 from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import whole_number
+from fitroom.input_sizes import InputShape, known_sizes
 from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.result import Plan
 from fitroom.units import format_bytes
@@ -34,6 +35,7 @@ def plan(
     optimizer: Any = None,
     loss: Any = None,
     input_dtype: str | None = None,
+    input_shape: InputShape | None = None,
     micro_batch: int | None = None,
     rebuild: Callable[[int], Any] | None = None,
     probe: bool = False,
@@ -48,7 +50,7 @@ def plan(
         model: a built `keras.Model`; a compiled one brings its optimizer and loss.
         batch_size: samples per optimizer step; "max" for the largest that fits whole.
         budget: "16GiB", bytes or a `Budget`; together with `gpu`, that card capped.
-        gpu: the card, by name; with neither, the card in this machine.
+        gpu: the card, by name; with neither, the card in this machine, or else a T4.
         precision: a Keras dtype policy; "auto" frees it to what the card does well; None keeps the model's.
         keep: knobs that stay as the model has them: "precision", "remat", "micro-batch", "jit".
         allow: knobs that may change the task where nothing else fits: "optimizer", "image-size", "frozen-layers".
@@ -56,6 +58,7 @@ def plan(
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.
         input_dtype: the dtype in which batches arrive on the device, such as "uint8".
+        input_shape: the shape of one sample for a model that leaves dimensions open, as in `fitroom.estimate`.
         micro_batch: the most samples at once, where that is settled.
         rebuild: gives the model at another image size; "image-size" needs it.
         probe: time the best few on the card in this machine, in place of the speed model.
@@ -67,6 +70,7 @@ def plan(
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
+    from fitroom.backends.keras_symbolic import symbolic_calls
     from fitroom.planning.planner import Planner, Question
     from fitroom.planning.room import room_of
 
@@ -85,6 +89,7 @@ def plan(
             optimizer=optimizer,
             loss=loss,
             input_dtype=input_dtype,
+            input_shape=input_shape,
             say=say,
         )
         batch_size = largest.plain if "remat" in kept else largest.with_remat
@@ -111,7 +116,8 @@ def plan(
         micro_batch=micro_batch,
         rebuild=rebuild,
     )
-    found = Planner(question, room, say).plan(probe=probe)
+    with symbolic_calls(), known_sizes(input_shape):
+        found = Planner(question, room, say).plan(probe=probe)
     return replace(found, notes=(*notes, *found.notes))
 
 

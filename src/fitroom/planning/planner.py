@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fitroom.backends.compile_choice import jit_choice
 from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
 from fitroom.backends.keras_layers import can_be_jitted
 from fitroom.budget import Budget
@@ -201,6 +202,8 @@ class Planner:
 
     def _notes(self, candidate: Candidate) -> Iterator[str]:
         """What could not be tried."""
+        if self._own.jit is False and jit_choice(self._question.model) is False:
+            yield "Not jitted, as the model was compiled; without `jit_compile=False` a plan has it compiled by XLA."
         if self._why_whole:
             yield f"The batch cannot be cut: {self._why_whole}."
         if self._untried_losses and not candidate.is_whole:
@@ -212,14 +215,19 @@ class Planner:
         yield from filter(None, self._refusals.values())
 
     def _own_jit(self) -> bool | None:
-        """On TensorFlow Keras has a choice; on JAX a step is always compiled, on PyTorch never."""
+        """On TensorFlow Keras has a choice, and makes it on the card; elsewhere nothing is to be gained by another."""
         if self._backend != "tensorflow":
             return None
         model = self._question.model
-        return bool(model.jit_compile) if model.compiled else can_be_jitted(model)
+        choice = jit_choice(model)
+        # Who keeps it keeps what Keras made of it on this machine: on a CPU "auto" is a step without XLA.
+        if choice is None or (model.compiled and "jit" in self._question.keep):
+            return bool(model.jit_compile)
+        return choice is not False and can_be_jitted(model)
 
     def _jit(self) -> bool | None:
-        keeps_it = self._own.jit is None or "jit" in self._question.keep
+        """What the user chose stays."""
+        keeps_it = self._own.jit is None or "jit" in self._question.keep or jit_choice(self._question.model) is False
         return self._own.jit if keeps_it else can_be_jitted(self._question.model)
 
     def _smaller_sizes(self) -> Iterator[int]:

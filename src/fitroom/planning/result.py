@@ -1,6 +1,5 @@
 """A plan: the recipe chosen for a budget, what it takes, how fast it is, what it changes, and the alternatives."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,10 +8,11 @@ from typing import Any
 from fitroom.budget import Budget
 from fitroom.errors import InputError
 from fitroom.estimating.result import Estimate
+from fitroom.field_types import check_types
 from fitroom.planning.option import Change, Option
 from fitroom.planning.speed import Speed
 from fitroom.recipe import PRECISIONS, Recipe
-from fitroom.train.run.durable import write_json
+from fitroom.train.run.durable import read_json, write_json
 
 SCHEMA_VERSION = 1
 
@@ -99,7 +99,7 @@ class Plan:
             )
         recipe = dict(data["recipe"])
         batch_size = recipe.pop("batch_size")
-        return cls(
+        found = cls(
             recipe=Recipe(**recipe),
             batch_size=batch_size,
             micro_batch=recipe["micro_batch"],
@@ -117,6 +117,8 @@ class Plan:
             model_digest=data["model_digest"],
             notes=tuple(data["notes"]),
         )
+        check_types(found)
+        return found
 
     def save(self, file: str | Path) -> None:
         """Write it as JSON; `Plan.load` reads it again."""
@@ -126,20 +128,20 @@ class Plan:
     def load(cls, file: str | Path) -> "Plan":
         """A plan that was saved, or that `fitroom plan --json` printed."""
         try:
-            data = json.loads(Path(file).read_text(encoding="utf-8"))
-            return cls.from_dict(data)
+            return cls.from_dict(read_json(Path(file)))
         except InputError:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise InputError(
                 f"No plan could be read from {str(file)!r}: {error}",
                 hint="a file that `fitroom plan --save FILE` or `plan.save(file)` wrote",
             ) from error
 
     def __str__(self) -> str:
-        from fitroom.report.plan_text import plain_text
+        from fitroom.report.plain import plain_text
+        from fitroom.report.plan_text import plan_text
 
-        return plain_text(self)
+        return plain_text(plan_text(self))
 
     def __rich__(self) -> Any:
         """As text, where rich prints it."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fitroom.backends.default_share import share_note
 from fitroom.budget import Budget
 from fitroom.errors import UnknownNameError
 from fitroom.estimating.cards import Card, find_card
@@ -33,15 +34,17 @@ class Room:
 
 
 def room_of(budget: Budget | int | str | None, gpu: str | Card | None, backend: str) -> Room:
-    """A card, a size, both (that card, capped), or neither: the card in this machine."""
+    """A card, a size, both (that card, capped), or neither: the card in this machine, or as for an estimate a T4."""
     if gpu is None and isinstance(budget, str):
         gpu = _card_named(budget)
-    if budget is None and gpu is None:
-        live = Budget.of(None, backend=backend)
-        return Room(budget=live, card=choose_card(None)[0])
     card, notes = choose_card(gpu)
     if budget is None:
-        return Room(budget=Budget.of(card.name, backend=backend), card=card, notes=notes)
+        from fitroom.watch.nvml import live_gpus
+
+        notes = (*notes, *share_note(card, backend))
+        is_here = gpu is None and bool(live_gpus())
+        found = Budget.of(None if is_here else card.name, backend=backend)
+        return Room(budget=found, card=card, notes=notes)
     asked = Budget.of(budget, backend=backend)
     if gpu is not None:
         whole = Budget.of(card.name, backend=backend)

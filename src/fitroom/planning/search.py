@@ -102,10 +102,20 @@ class Search:
         return self._wanted()
 
     def frontier(self, chosen: Priced) -> list[Priced]:
-        """All candidates worth having, whether they fit or not; the chosen one among them."""
-        found = frontier_of(self._priced(wide=True))
-        there = any(one.candidate.key == chosen.candidate.key for one in found)
-        return found if there else sorted([*found, chosen], key=lambda one: one.seconds)
+        """All candidates worth having, whether they fit or not.
+
+        The chosen one is among them, one that was passed over for it, and the one to go on with if memory runs out:
+        what a plan speaks of can be looked up. Of two that read alike, with as many segments, that one stays.
+        """
+        next_ones = (self.priced(candidate) for candidate in self.smaller_than(chosen.candidate)[:1])
+        spoken_of = {one.candidate.key: one for one in (chosen, self.passed_over(chosen), *next_ones) if one}
+        read = {_as_read(one.candidate) for one in spoken_of.values()}
+        found = [
+            one
+            for one in frontier_of(self._priced(wide=True))
+            if one.candidate.key not in spoken_of and (one.confirmed or _as_read(one.candidate) not in read)
+        ]
+        return sorted([*found, *spoken_of.values()], key=lambda one: one.seconds)
 
     def passed_over(self, chosen: Priced) -> Priced | None:
         """A faster one in whose place the chosen one was taken; None where there is none."""
@@ -238,3 +248,8 @@ class Search:
                 )
             )
         return tuple(changes)
+
+
+def _as_read(candidate: Candidate) -> tuple[Variant, int, str]:
+    """What a reader can tell two candidates apart by: segments are counted, not named."""
+    return candidate.variant, candidate.micro_batch, str(candidate.remat)

@@ -76,12 +76,11 @@ def _about_statistics(search: Search, chosen: Priced) -> Iterator[str]:
                 f"{faster[0].candidate.micro_batch} samples at once would be faster, but BatchNormalization learns "
                 f"worse from fewer than {FEW_SAMPLES}."
             )
-        if not candidate.is_whole:
-            kept = [one for one in tried if one.candidate.is_whole]
-            yield f"BatchNormalization sees {candidate.micro_batch} samples at a time." + (
-                f" Keeping the batch whole, with more recomputed, would take {_slower(chosen, kept[0])}."
-                if kept
-                else ""
+        kept = [one for one in tried if one.candidate.is_whole]
+        if kept and not candidate.is_whole:
+            yield (
+                "Keeping the batch whole for BatchNormalization, with more recomputed, would take "
+                f"{_slower(chosen, kept[0])}."
             )
     else:
         yield (

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from fitroom.input_sizes import fill_in
 from fitroom.remat.graph import Call, LayerGraph
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2}
 _BYTE_WIDE = ("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
 
 USUAL_LENGTHS = {4: 224, 3: 128}
-"""What an open dimension is taken for, by the rank of the input: pictures, sequences."""
+"""What an open dimension is taken for where nobody said, by the rank of the input: pictures, sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +78,11 @@ def _closed(graph: LayerGraph) -> Sequence[Any]:
     import keras
 
     found: dict[int, Any] = {}
-    for place in graph.inputs:
+    for number, place in enumerate(graph.inputs):
         tensor = graph.tensors[place]
         usual = USUAL_LENGTHS.get(len(tensor.shape), 128)
-        shape = (None, *(usual if length is None else length for length in tensor.shape[1:]))
+        known = fill_in(tensor.shape, name=tensor.name, place=number, count=len(graph.inputs))
+        shape = (None, *(usual if length is None else length for length in known[1:]))
         found[place] = keras.KerasTensor(shape, dtype=tensor.dtype)
     for call in graph.calls:
         if call.enters:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
-from fitroom.estimating.timeline import KINDS, Kind, Moment, Phase, Timeline
+from fitroom.estimating.timeline import KINDS, PHASES, Kind, Moment, Phase, Timeline
 
 MAX_COLUMNS = 800
 _MAX_BAND_CELLS = 60
+_MOSTLY = 0.8
+"""Of the operations: so many in the band of their phase make a step that goes forward and backward once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +57,43 @@ def columns(timeline: Timeline, max_columns: int = MAX_COLUMNS) -> Columns:
 def phase_bands(timeline: Timeline) -> list[PhaseBand]:
     """The step cut into bands by phase, none where the phase of most operations is unknown.
 
-    A compiler may run a few updates between two operations of the backward pass; a band goes by the majority,
-    and a single cell between two of one phase goes with them.
+    Each phase once, in the order they run, cut where most operations agree: a compiler runs a few updates between two
+    operations of the backward pass, and statistics and metrics of the forward pass at the very end. A step that goes
+    forward and backward several times, micro-batch by micro-batch, has a band for each.
     """
+    in_order = _bands_in_order(timeline)
+    agreeing = sum(
+        moment.phase == band.phase for band in in_order for moment in timeline.moments[band.first : band.end]
+    )
+    known = sum(moment.phase is not None for moment in timeline.moments)
+    is_once = agreeing >= _MOSTLY * known and 2 * known > len(timeline.moments)
+    return in_order if is_once else _bands_by_majority(timeline)
+
+
+def _bands_in_order(timeline: Timeline) -> list[PhaseBand]:
+    """Forward, backward and update, cut so that the most moments are in the band of their phase."""
+    length = len(timeline.moments)
+    before = {phase: [0, *accumulate(moment.phase == phase for moment in timeline.moments)] for phase in PHASES}
+    forward, backward, update = (before[phase] for phase in PHASES)
+    cuts, best, best_start = (0, 0), -1, 0
+    for end in range(length + 1):
+        if forward[end] - backward[end] > forward[best_start] - backward[best_start]:
+            best_start = end
+        agreeing = forward[best_start] - backward[best_start] + backward[end] + update[length] - update[end]
+        if agreeing > best:
+            cuts, best = (best_start, end), agreeing
+    stretches = zip(PHASES, pairwise((0, *cuts, length)), strict=True)
+    found = [(phase, _without_unknown_ends(timeline, *stretch)) for phase, stretch in stretches]
+    return [PhaseBand(phase=phase, first=first, end=end) for phase, (first, end) in found if first < end]
+
+
+def _without_unknown_ends(timeline: Timeline, first: int, end: int) -> tuple[int, int]:
+    known = [at for at in range(first, end) if timeline.moments[at].phase is not None]
+    return (known[0], known[-1] + 1) if known else (first, first)
+
+
+def _bands_by_majority(timeline: Timeline) -> list[PhaseBand]:
+    """Stretches of one phase each; a single cell between two of one phase goes with them."""
     cells = list(pairwise(_even_edges(len(timeline.moments), _MAX_BAND_CELLS)))
     majority = [Counter(m.phase for m in timeline.moments[first:end]).most_common(1)[0][0] for first, end in cells]
     for cell in range(1, len(cells) - 1):

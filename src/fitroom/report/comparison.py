@@ -13,7 +13,7 @@ from fitroom.report.sheet import Sheet
 from fitroom.report.words import backend_name, shared_headline
 from fitroom.units import format_bytes
 
-_EXPLANATION = "The peak of each step, and whether what it needs is within the limit."
+_EXPLANATION = "What each step needs at least, and whether that is within the limit."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ Cell = Estimate | Refusal
 
 
 def estimates_table(rows: Sequence[Cell]) -> RenderableType:
-    """The peak of every backend and batch size and whether it fits, with the reasons for refusals below.
+    """What every backend and batch size needs and whether it fits, with the reasons for refusals below.
 
     Estimates of different models, cards or settings get a table each.
     """
@@ -103,5 +103,5 @@ def _cell(cell: Cell | None, numbers: dict[str, int]) -> Text:
         return Text("-")
     if isinstance(cell, Refusal):
         return Text(f"no estimate [{numbers[cell.reason]}]", "yellow")
-    peak = f"{format_bytes(cell.peak_bytes):>10}"
-    return Text.assemble(peak, "  ", ("fits", "green") if cell.fits else ("does NOT fit", "bold red"))
+    needed = f"{format_bytes(cell.required_bytes):>10}"
+    return Text.assemble(needed, "  ", ("fits", "green") if cell.fits else ("does NOT fit", "bold red"))

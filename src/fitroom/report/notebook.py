@@ -1,6 +1,6 @@
 """Estimates, plans and runs as a few lines of HTML for a notebook, in its own colours, light or dark."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from fitroom.estimating.result import Estimate
@@ -13,7 +13,6 @@ from fitroom.report.run_words import title, verdict
 from fitroom.units import format_bytes, used_of
 
 _NUM_LAYERS = 6
-_NUM_OPTIONS = 8
 _GOOD, _ALARM = "#2e8b57", "#d1495b"
 """Both can be read on white and on black."""
 
@@ -40,7 +39,7 @@ def plan_html(plan: Plan) -> str:
         speed = f", {plan_words.rate(option.speed)} a second" if option.speed else ""
         return f"{'▸ ' if plan_words.is_chosen(plan, option) else ''}{recipe}{speed}"
 
-    options = plan_words.shown_options(plan, _NUM_OPTIONS)
+    options = plan_words.shown_options(plan)
     figures = [
         ("needs", used_of(plan.estimate.required_bytes, plan.budget.bytes)),
         ("speed", plan_words.speed_words(plan.speed, plan.batch_size)),
@@ -74,6 +73,17 @@ def run_html(run: Run) -> str:
     )
 
 
+def facts_html(lines: Mapping[str, str]) -> str:
+    """Names and values below each other."""
+    cell = "border:0;background:none;padding:.1em 1em .1em 0;text-align:left;vertical-align:top;white-space:normal"
+    rows = "".join(
+        f'<tr style="background:none"><th scope="row" style="{cell};font-weight:normal;opacity:.7">{escape(name)}</th>'
+        f'<td style="{cell};overflow-wrap:anywhere">{escape(value)}</td></tr>'
+        for name, value in lines.items()
+    )
+    return f'<table style="border-collapse:collapse;color:inherit;font-size:inherit">{rows}</table>'
+
+
 def _block(headline: str, verdict: str, colour: str, *parts: str) -> str:
     return (
         '<div style="max-width:44rem;line-height:1.5">'
@@ -84,11 +94,9 @@ def _block(headline: str, verdict: str, colour: str, *parts: str) -> str:
 
 def _figures(figures: Iterable[tuple[str, str]]) -> str:
     items = "".join(
-        f'<span style="margin-right:2em;white-space:nowrap"><span style="opacity:.7">{escape(head)}</span> '
-        f"<b>{escape(value)}</b></span>"
-        for head, value in figures
+        f'<span><span style="opacity:.7">{escape(head)}</span> <b>{escape(value)}</b></span>' for head, value in figures
     )
-    return f'<div style="margin:.4em 0">{items}</div>'
+    return f'<div style="display:flex;flex-wrap:wrap;gap:0 2em;margin:.4em 0">{items}</div>'
 
 
 def _bars(heading: str, rows: list[tuple[str, int, str]], whole_bytes: int) -> str:
@@ -97,13 +105,14 @@ def _bars(heading: str, rows: list[tuple[str, int, str]], whole_bytes: int) -> s
     cell = "border:0;background:none;padding:.1em .5em .1em 0"
     number = f"{cell};text-align:right;white-space:nowrap"
     lines = "".join(
-        f'<tr style="background:none"><th scope="row" style="{cell};text-align:left;font-weight:normal">{escape(head)}'
-        f'</th><td style="{cell};width:40%"><div style="width:{100 * size / largest:.1f}%;height:.8em;'
+        f'<tr style="background:none"><th scope="row" style="{cell};text-align:left;font-weight:normal;'
+        f'width:44%;white-space:normal;overflow-wrap:anywhere">{escape(head)}'
+        f'</th><td style="{cell};width:28%"><div style="width:{100 * size / largest:.1f}%;height:.8em;'
         f'border-radius:.2em;background:{colour}"></div></td>'
         f'<td style="{number}">{format_bytes(size)}</td>'
         f'<td style="{number};opacity:.7">{words.percent(size, whole_bytes)}</td></tr>'
         for head, size, colour in rows
     )
     titled = f'<div style="margin-top:.5em;font-weight:600">{heading}</div>'
-    looks = "width:100%;border-collapse:collapse;color:inherit;font-size:inherit"
+    looks = "width:100%;table-layout:fixed;border-collapse:collapse;color:inherit;font-size:inherit"
     return f'{titled}<table style="{looks}">{lines}</table>' if rows else ""

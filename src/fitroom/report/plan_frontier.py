@@ -14,7 +14,6 @@ from fitroom.report import plan_words as words
 from fitroom.report.sheet import Sheet
 from fitroom.units import format_bytes
 
-_MOST_ROWS = 16
 _GAP, _BRIEF_GAP = 2, 1
 _SHORT = {"batch statistics": "statistics", "the task itself": "task"}
 _NARROWEST_EFFECTS = 11
@@ -35,11 +34,14 @@ class _Column:
         return min(longest, _NARROWEST_EFFECTS) if self.may_wrap else longest
 
 
-def frontier_table(plan: Plan, sheet: Sheet) -> RenderableType:
-    """The recipes with memory, speed and price, fastest first; the chosen one is marked."""
-    options = words.shown_options(plan, _MOST_ROWS)
+def frontier_table(plan: Plan, sheet: Sheet, *, all_recipes: bool = False) -> RenderableType:
+    """Recipes with memory, speed and price, fastest first; the chosen one is marked.
+
+    Those near the chosen one, or with `all_recipes` every one.
+    """
+    options = plan.frontier if all_recipes else words.shown_options(plan)
     left_out = len(plan.frontier) - len(options)
-    said = [f"and {left_out} more between these: plan.frontier and --json have all"] if left_out else []
+    said = [f"and {left_out} more: --all-recipes shows them, plan.frontier has them"] if left_out else []
     for brief, gap in ((False, _GAP), (True, _BRIEF_GAP)):
         columns = _columns(plan, options, sheet, brief=brief)
         if sum(column.width + gap for column in columns) <= sheet.width:

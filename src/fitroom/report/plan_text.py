@@ -1,14 +1,12 @@
 """A plan for reading in a terminal.
 
-Nothing here prints; what is returned, `rich` can print, or `print` itself:
+Nothing here prints; what is returned, `rich` can print:
 
     rich.console.Console().print(plan_text(plan))
-    print(plain_text(plan))
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import StringIO
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
@@ -19,20 +17,15 @@ from fitroom.report import plan_words as words
 from fitroom.report.plan_frontier import frontier_table
 from fitroom.report.sheet import Sheet
 
-_PLAIN_WIDTH = 100
 
+def plan_text(plan: Plan, *, all_recipes: bool = False) -> RenderableType:
+    """The whole plan: verdict, memory, speed, what it changes and why, and what there is instead.
 
-def plan_text(plan: Plan) -> RenderableType:
-    """The whole plan: verdict, memory, speed, what it changes and why, and what there is instead."""
-    return _PlanText(plan)
-
-
-def plain_text(plan: Plan) -> str:
-    """The same as a string, 100 columns wide and without colour."""
-    file = StringIO()
-    console = Console(file=file, width=_PLAIN_WIDTH, color_system=None, force_terminal=False, force_jupyter=False)
-    console.print(plan_text(plan))
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    Args:
+        plan: the plan.
+        all_recipes: show every recipe that it chose from, not those near the chosen one alone.
+    """
+    return _PlanText(plan, all_recipes)
 
 
 @dataclass(frozen=True)
@@ -40,24 +33,25 @@ class _PlanText:
     """Laid out when printed, because only then are width and encoding known."""
 
     plan: Plan
+    all_recipes: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sheet, plan = Sheet.of(options), self.plan
         yield sheet.text(words.headline(plan), "bold")
         yield sheet.text(words.verdict(plan), "bold green")
-        for title, body in _sections(plan, sheet):
+        for title, body in _sections(plan, sheet, all_recipes=self.all_recipes):
             yield Text()
             yield Text(title, "bold")
             yield from body
 
 
-def _sections(plan: Plan, sheet: Sheet) -> Iterator[tuple[str, list[RenderableType]]]:
+def _sections(plan: Plan, sheet: Sheet, *, all_recipes: bool) -> Iterator[tuple[str, list[RenderableType]]]:
     yield "Memory", [_memory(plan, sheet), _line(words.reserve_words(plan), sheet)]
     yield "Speed", [_line(words.speed_words(plan.speed, plan.batch_size), sheet)]
     yield "What it changes about the result", [_changes(plan, sheet)]
     yield "Why", [_line(plan.why, sheet)]
     if plan.frontier:
-        yield "What there is to choose from", [frontier_table(plan, sheet)]
+        yield "What there is to choose from", [frontier_table(plan, sheet, all_recipes=all_recipes)]
     if plan.fallbacks:
         yield "If memory runs out all the same", [_line(words.fallback_words(plan), sheet)]
     if plan.notes:

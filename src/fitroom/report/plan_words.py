@@ -1,7 +1,9 @@
 """The words of a plan, the same in the terminal, in a notebook, in a picture and on a page."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
+from fitroom.planning.choosing import FEW_SAMPLES
 from fitroom.planning.option import Change, Option
 from fitroom.planning.result import Plan
 from fitroom.planning.speed import Speed
@@ -110,20 +112,32 @@ def is_chosen(plan: Plan, option: Option) -> bool:
     return _settings(plan, option.recipe) == _settings(plan, plan.recipe)
 
 
-def shown_options(plan: Plan, most: int) -> Sequence[Option]:
-    """The frontier, thinned evenly where it has many more than `most`.
-
-    Its ends, the chosen one and those that keep the batch whole always stay.
-    """
+def shown_options(plan: Plan) -> Sequence[Option]:
+    """Of the frontier: the chosen recipe, its neighbours, the next fallback, and those that `why` speaks of."""
     every = plan.frontier
-    if len(every) <= most:
+    chosen = next((place for place, option in enumerate(every) if is_chosen(plan, option)), None)
+    if chosen is None:  # of an older plan
         return every
-    wanted = {round(number * (len(every) - 1) / (most - 1)) for number in range(most)}
-    return [
-        option
-        for number, option in enumerate(every)
-        if number in wanted or is_chosen(plan, option) or option.micro_batch >= plan.batch_size
+    faster, slower = every[:chosen], every[chosen + 1 :]
+    next_ones = [_settings(plan, recipe) for recipe in plan.fallbacks[:1]]
+    wanted = [
+        *faster[-1:],
+        *_first(option for option in faster if option.fits and _has_enough(plan, option)),
+        *_first(option for option in faster if option.fits and not _has_enough(plan, option)),
+        every[chosen],
+        *slower[:1],
+        *_first(option for option in slower if option.fits and option.micro_batch >= plan.batch_size),
+        *(option for option in every if _settings(plan, option.recipe) in next_ones),
     ]
+    return [option for option in every if any(option is one for one in wanted)]
+
+
+def _first(options: Iterable[Option]) -> list[Option]:
+    return list(islice(options, 1))
+
+
+def _has_enough(plan: Plan, option: Option) -> bool:
+    return option.micro_batch >= min(FEW_SAMPLES, plan.batch_size)
 
 
 def rate(speed: Speed | None) -> str:

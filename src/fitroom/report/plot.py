@@ -34,7 +34,12 @@ def save_to_look_at(path: Path, *, page: Callable[[], str], picture: Callable[[F
             f"A plot must be saved in a folder that is there. Received: {str(path)!r}.",
             hint=f"make the folder {str(path.parent)!r} first, or choose another",
         )
-    _write(page().encode() if suffix == ".html" else picture("svg" if suffix == ".svg" else "png"), path)
+    _write(
+        page().encode("utf-8", "backslashreplace")
+        if suffix == ".html"
+        else picture("svg" if suffix == ".svg" else "png"),
+        path,
+    )
 
 
 def _write(content: bytes, path: Path) -> None:

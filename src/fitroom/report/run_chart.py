@@ -40,8 +40,10 @@ class Chart:
     title: str
     summary: str
     unit: Unit
-    across: Literal["epoch", "seconds", "step", "bytes"]
-    """Sizes in bytes make a chart of dots, whichever is nearest to the pointer is explained."""
+    across: Literal["epoch", "update", "seconds", "step", "bytes"]
+    """Epochs, optimizer steps, time, operations of one step, or sizes.
+
+    Sizes in bytes make a chart of dots, whichever is nearest to the pointer is explained."""
 
     at: Sequence[float]
     labels: Sequence[str]
@@ -74,7 +76,9 @@ class Chart:
             return self.figures
         stride = -(-len(self.at) // _MAX_ROWS)
         shown = range(0, len(self.at), stride or 1)
-        heads = [{"epoch": "epoch", "seconds": "time", "step": "operation", "bytes": "size"}[self.across]]
+        heads = [
+            {"epoch": "epoch", "update": "step", "seconds": "time", "step": "operation", "bytes": "size"}[self.across]
+        ]
         heads += [escape(series.name) for series in self.series]
         return table(
             heads,

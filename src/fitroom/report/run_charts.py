@@ -141,7 +141,10 @@ def _history_chart(run: Run, metric: str) -> Chart:
 
 
 def _over_run(run: Run, key: str, title: str, unit: Unit, values: Sequence[float | None]) -> list[Chart]:
-    """A chart of what was read, none where that is too little for a line."""
+    """A chart over optimizer steps of what was read, none where that is too little for a line.
+
+    Over time, the first step would look like a long stretch of training while it is being compiled.
+    """
     points = run.readings.points
     if sum(value is not None for value in values) < 2:
         return []
@@ -151,9 +154,9 @@ def _over_run(run: Run, key: str, title: str, unit: Unit, values: Sequence[float
         title=title,
         summary=_from_to(series, unit),
         unit=unit,
-        across="seconds",
-        at=[point.seconds for point in points],
-        labels=[_when(point) for point in points],
+        across="update",
+        at=[point.update for point in points],
+        labels=[f"step {point.update:,}, {_when(point)}" for point in points],
         series=[series],
     )
     return [chart]

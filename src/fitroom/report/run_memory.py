@@ -2,6 +2,8 @@
 
 from html import escape
 
+from fitroom.errors import UnknownNameError
+from fitroom.estimating.cards import find_card
 from fitroom.estimating.result import Estimate
 from fitroom.report.markup import details
 from fitroom.report.rows import kind_rows, layer_rows
@@ -57,9 +59,17 @@ def _comparison(run: Run) -> str:
         sizes = ", ".join(map(str, run.readings.micro_batches))
         said += f"; the micro-batch changed on the way ({sizes}), the prediction is for one size"
     device = run.job_fact("device")
-    if device and device != run.estimate.gpu:
+    if device and not _is_same_card(str(device), run.estimate.gpu):
         said += f"; it trained on {device}, the prediction is for {run.estimate.gpu}"
     return escape(f"{said}.")
+
+
+def _is_same_card(device: str, gpu: str) -> bool:
+    """Whether a driver's name, "NVIDIA H200", and the catalogue's, "H200", are of one card."""
+    try:
+        return device == gpu or find_card(device) == find_card(gpu)
+    except UnknownNameError:
+        return False
 
 
 def _layers(estimate: Estimate) -> str:

@@ -1,25 +1,29 @@
 """A run as one self-contained HTML page: no network, for phone and desktop, light and dark, screen and paper."""
 
+from collections.abc import Callable
 from datetime import datetime
 from html import escape
 from pathlib import Path
 from string import Template
+from typing import TypeVar
 
 from fitroom import __version__
 from fitroom.report import run_result_sections, run_sections
 from fitroom.report.chart_script import chart_script, hash_of
 from fitroom.report.markup import asset, script_json
+from fitroom.report.run_chart import Chart
 from fitroom.report.run_charts import memory_charts, training_charts
 from fitroom.report.run_memory import memory
 from fitroom.report.run_plan import plan, plan_charts
 from fitroom.report.run_recipe import recipe, where
-from fitroom.report.run_record import Run, open_run
+from fitroom.report.run_record import OTHER_SHAPE, Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
 from fitroom.train.run.durable import written_whole
 from fitroom.train.run.place import not_writable
 
 REPORT_FILE = "report.html"
+T = TypeVar("T")
 
 _SECTIONS = (
     ("training", "Training", run_sections.training),
@@ -54,12 +58,24 @@ def write_page(run: Run) -> Path:
     return path
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a report is there to its last line."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-min(64, path.stat().st_size), 2)
+            return file.read().rstrip().endswith(b"</html>")
+    except OSError:
+        return False
+
+
 def run_page(run: Run) -> str:
     """The whole page as text. Whatever comes from the run is escaped."""
     said = verdict(run)
-    made = [(key, heading, body(run)) for key, heading, body in _SECTIONS]
+    made = [(key, heading, _part(body, run, "")) for key, heading, body in _SECTIONS]
     shown = [(key, heading, body) for key, heading, body in made if body]
-    charts = [*training_charts(run), *memory_charts(run), *plan_charts(run)]
+    charts: list[Chart] = []
+    for of in (training_charts, memory_charts, plan_charts):
+        charts += _part(of, run, charts[:0])
     script = chart_script()
     return Template(asset("run.html")).substitute(
         policy=hash_of(script),
@@ -69,7 +85,7 @@ def run_page(run: Run) -> str:
         headline=escape(said.headline),
         sentence=escape(said.sentence),
         tone=said.tone,
-        tiles=tiles(run),
+        tiles=_part(tiles, run, ""),
         links="\n".join(f'<a href="#{key}">{heading}</a>' for key, heading, _ in shown),
         sections="\n\n".join(
             f'<section id="{key}" aria-labelledby="h-{key}">\n<h2 id="h-{key}">{heading}</h2>\n{body}\n</section>'
@@ -80,6 +96,14 @@ def run_page(run: Run) -> str:
         data=script_json([chart.to_dict() for chart in charts]),
         script=script,
     )
+
+
+def _part(make: Callable[[Run], T], run: Run, nothing: T) -> T:
+    """A part of the page; none where a file says something that it cannot be made of."""
+    try:
+        return make(run)
+    except OTHER_SHAPE:
+        return nothing
 
 
 def _when(run: Run) -> str:

@@ -1,7 +1,7 @@
 """The readings of a run as a few hundred points, however many there are."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -20,6 +20,9 @@ class Point:
 
     epoch: int
     batch: int
+    update: int
+    """How many optimizer steps the run had done."""
+
     loss: float | None
     learning_rate: float | None
     pictures_per_second: float | None
@@ -28,6 +31,9 @@ class Point:
     host_bytes: int | None
     limit_bytes: int | None
     micro_batch: int | None
+    spent_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of the run so far, by what it did: compiling, training, validating."""
+
     num_readings: int = 1
 
 
@@ -66,6 +72,11 @@ class Readings:
     def seconds(self) -> float:
         """Of training, up to the last reading."""
         return self.points[-1].seconds if self.points else 0.0
+
+    @property
+    def spent_seconds(self) -> Mapping[str, float]:
+        """What the time went into, as far as it was counted."""
+        return self.points[-1].spent_seconds if self.points else {}
 
     def seconds_at(self, time: float) -> float:
         """How long it had trained at a time, in Unix seconds."""
@@ -121,6 +132,8 @@ def _point(reading: Mapping[str, Any], time: float, seconds: float) -> Point:
         seconds=seconds,
         epoch=_whole(reading.get("epoch")) or 0,
         batch=_whole(reading.get("batch")) or 0,
+        update=_whole(reading.get("update")) or 0,
+        spent_seconds=_spent(reading.get("spent_seconds")),
         loss=finite(reading.get("loss")),
         learning_rate=finite(reading.get("learning_rate")),
         pictures_per_second=finite(reading.get("pictures_per_second")),
@@ -150,3 +163,8 @@ def finite(value: Any) -> float | None:
 def _whole(value: Any) -> int | None:
     number = finite(value)
     return None if number is None else int(number)
+
+
+def _spent(value: Any) -> dict[str, float]:
+    known = {str(name): finite(seconds) for name, seconds in value.items()} if isinstance(value, dict) else {}
+    return {name: seconds for name, seconds in known.items() if seconds is not None}

@@ -12,6 +12,7 @@ from fitroom.estimating.result import Estimate
 from fitroom.planning.result import Plan
 from fitroom.report.run_readings import Readings, finite, thinned
 from fitroom.report.run_results import Results
+from fitroom.train.run.durable import read_json
 from fitroom.train.run.place import LOCK_FILE, RUN_FILE, read_run
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OTHER_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, InputError)
+OTHER_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, InputError)
 """What reading raises where something else was written than expected."""
 
 RunState = Literal["finished", "interrupted", "running", "stopped", "unfinished"]
@@ -50,6 +51,9 @@ class Run:
     results: Results | None = field(repr=False)
     skipped: tuple[tuple[str, str], ...] = field(repr=False)
     """Files that were left out, each with the reason."""
+
+    times: dict[str, float] = field(default_factory=dict, repr=False)
+    """Seconds that `fitroom train` spent on planning and evaluation."""
 
     damaged: tuple[str, ...] = ()
     """Names of files that are there and cannot be read."""
@@ -124,6 +128,7 @@ def open_run(run_dir: str | Path) -> Run:
         readings=thinned(reader.lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]),
         results=reader.read("results.json", Results.from_dict),
         skipped=tuple((str(line.get("file", "")), str(line.get("reason", ""))) for line in skipped),
+        times=reader.read("times.json", _times) or {},
         damaged=tuple(reader.damaged),
     )
 
@@ -138,21 +143,23 @@ class _Reader:
     def read(self, name: str, convert: Callable[[Any], T]) -> T | None:
         """A file of JSON, or None where it is not there or not whole."""
         try:
-            return convert(json.loads((self.folder / name).read_bytes()))
+            return convert(read_json(self.folder / name))
         except FileNotFoundError:
             return None
-        except (OSError, *_OTHER_SHAPE):
+        except (OSError, *OTHER_SHAPE):
             self.damaged.append(name)
             return None
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
         """A file of one JSON object a line, as a stream; a line that a kill cut short is left out."""
         try:
+            if (self.folder / name).exists() and not (self.folder / name).is_file():  # a pipe would never end
+                raise IsADirectoryError(name)
             with open(self.folder / name, "rb") as file:
                 for line in file:
                     try:
                         value = json.loads(line)
-                    except ValueError:
+                    except (ValueError, RecursionError):
                         continue
                     if isinstance(value, dict):
                         yield value
@@ -179,12 +186,17 @@ def _plan(data: Any) -> Plan | None:
     """Of a job; one that a newer or older fitroom wrote is left out."""
     try:
         return Plan.from_dict(data)
-    except _OTHER_SHAPE:
+    except OTHER_SHAPE:
         return None
 
 
 def _history(data: Any) -> dict[str, list[float | None]]:
     return {str(name): [finite(value) for value in values] for name, values in data.items()}
+
+
+def _times(data: Any) -> dict[str, float]:
+    known = {str(name): finite(seconds) for name, seconds in data.items()}
+    return {name: seconds for name, seconds in known.items() if seconds is not None}
 
 
 def unix_time(text: Any) -> float | None:

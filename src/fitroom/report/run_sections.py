@@ -8,6 +8,7 @@ from typing import Any
 from fitroom.report.markup import name, pairs, scrolling, table
 from fitroom.report.run_charts import training_charts
 from fitroom.report.run_record import Run
+from fitroom.report.run_times import times
 
 _MAX_EVENTS = 200
 _MAX_SKIPPED = 500
@@ -15,9 +16,10 @@ _LONGEST_MESSAGE = 1000
 
 
 def training(run: Run) -> str:
-    """The curves."""
+    """The curves, and where the time went."""
     charts = [chart.html() for chart in training_charts(run)]
-    return f'<div class="charts">{"".join(charts)}</div>' if charts else ""
+    shown = f'<div class="charts">{"".join(charts)}</div>' if charts else ""
+    return shown + times(run)
 
 
 def events(run: Run) -> str:

@@ -69,9 +69,9 @@ def sizes(estimate: Estimate) -> tuple[Size, Size, Size]:
             meaning="the allocator limit that holds the step",
         ),
         Size(
-            name="free on the card",
+            name="takes of the card",
             size_bytes=estimate.device_bytes,
-            meaning="what must be free on the GPU, CUDA included",
+            meaning="so much must be free on it when training starts, CUDA included",
         ),
     )
 

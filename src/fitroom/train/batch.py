@@ -18,6 +18,10 @@ class Batch:
     y: Any = None
     sample_weight: Any = None
 
+    outline: Any = None
+    """How a dataset packed the batch: its tuple, list or named tuple with 0, 1, 2 in the places of x, y and weights, or
+    0 alone where it gave `x` by itself. None: packed by Keras, from arrays."""
+
     @property
     def size(self) -> int:
         """The number of samples."""
@@ -42,10 +46,23 @@ class Batch:
             x=mapped(function, self.x),
             y=mapped(function, self.y),
             sample_weight=mapped(function, self.sample_weight),
+            outline=self.outline,
         )
 
-    def data(self) -> tuple[Any, ...]:
-        """As Keras's `train_step` takes it."""
+    def data(self) -> Any:
+        """What Keras hands to a model's `train_step`, `test_step` or `predict_step` for this batch.
+
+        >>> Batch(x="images").data(), Batch(x="images", outline=(0,)).data(), Batch(x=["left", "right"]).data()
+        ('images', ('images',), (['left', 'right'],))
+        """
+        if self.outline is None:
+            alone = self.y is None and not isinstance(self.x, tuple | list)
+            return self.x if alone else self.unpacked()
+        parts = (self.x, self.y, self.sample_weight)
+        return mapped(lambda place: parts[place], self.outline)
+
+    def unpacked(self) -> tuple[Any, ...]:
+        """`(x,)`, `(x, y)` or `(x, y, sample_weight)`, however the batch was packed."""
         if self.sample_weight is not None:
             return (self.x, self.y, self.sample_weight)
         return (self.x,) if self.y is None else (self.x, self.y)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fitroom.budget import Budget
+    from fitroom.input_sizes import InputShape
     from fitroom.planning.result import Plan
 
 
@@ -35,6 +36,7 @@ def fit(
     recipe: Recipe | None = None,
     plan: "Plan | str | Path | None" = None,
     budget: "Budget | int | str | None" = None,
+    input_shape: "InputShape | None" = None,
     run_dir: "str | Path | None" = None,
     seed: int | None = None,
     checkpoint_seconds: float = 60.0,
@@ -48,7 +50,8 @@ def fit(
 
     `plan` is what `fitroom.plan` found for this model and this batch, or the file that it was saved to: it is carried
     out, and where memory runs out all the same, its next smaller recipe. `budget="16GiB"` makes such a plan first. It
-    limits nothing by itself.
+    limits nothing by itself. A model that leaves dimensions of its input open is planned for the shape of the first
+    batch; where batches differ in size, `input_shape=(640, 640, 3)` says how large a sample can be.
 
     With `run_dir` nothing is lost either: the same call again goes on where the run was killed, with the same result.
     A checkpoint is written at the end of every epoch and every `checkpoint_seconds` (or `checkpoint_batches`).
@@ -83,6 +86,7 @@ def fit(
         seed=_whole("seed", seed),
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_batches=checkpoint_batches,
+        input_shape=input_shape,
     )
     return training.run(
         epochs=_whole("epochs", epochs),

@@ -34,13 +34,16 @@ def free_last_error(backend: Backend) -> bool:
 
 
 def _empty(error: BaseException) -> None:
-    """Clear the frames of an error and of those behind it."""
+    """Clear the frames of an error, of those behind it, hidden ones too, and of the members of a group."""
     seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        at = waiting.pop()
+        if at is None or id(at) in seen:
+            continue
         seen.add(id(at))
         traceback.clear_frames(at.__traceback__)
-        at = at.__cause__ or at.__context__
+        waiting += [at.__cause__, at.__context__, *(at.exceptions if isinstance(at, BaseExceptionGroup) else ())]
 
 
 def _forget_in_notebook(backend: Backend) -> None:

@@ -5,11 +5,13 @@ has a size of its own, and that a run can begin in the middle of an epoch.
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from fitroom.errors import OutOfMemoryError
 from fitroom.train.events import Events
 from fitroom.train.losses import LossWatch
 from fitroom.train.sources.batches import Batches
@@ -72,6 +74,9 @@ class Keeper:
     def epoch_done(self, position: Position) -> None:
         """An epoch is over, callbacks and all."""
 
+    def gave_up(self, error: OutOfMemoryError) -> None:
+        """Training ends with this error."""
+
 
 @dataclass(kw_only=True)
 class Loop:
@@ -91,6 +96,13 @@ class Loop:
 
     def run(self) -> None:
         """Train to the end, or until a callback stops it."""
+        try:
+            self._run()
+        except OutOfMemoryError as error:
+            self.keeper.gave_up(error)
+            raise
+
+    def _run(self) -> None:
         model, callbacks, keeper = self.model, self.callbacks, self.keeper
         start = keeper.starts_at()
         position = start or Position(epoch=self.initial_epoch, batch=0)
@@ -128,55 +140,95 @@ class Loop:
         # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
         by_turns = self.keeper.records and self.source.resumes != "exactly"
         depth = 0 if by_turns else self.transaction.stepper.batches_ahead
-        with self._ahead(batches, depth, record=self.keeper.records) as items:
-            for number, item in enumerate(items, start=position.batch):
+        with brought_ahead(batches, self.transaction, depth, record=self.keeper.records) as items:
+            for execution in executions(items, position.batch, self.model):
                 if position.batch and self.model.stop_training:  # a callback had stopped it before it was killed
                     break
-                self.events.where = {"epoch": position.epoch, "batch": number}
-                self.callbacks.on_train_batch_begin(number)
-                logs = self.transaction.train(item.batch)
-                watch.look(logs, position.epoch, number)
-                self.callbacks.on_train_batch_end(number, logs)
+                self.callbacks.on_train_batch_begin(execution.begin)
+                for number, item in execution:
+                    self.events.where = {"epoch": position.epoch, "batch": number}
+                    logs = self.transaction.train(item.batch)
+                    watch.look(logs, position.epoch, number)
+                self.callbacks.on_train_batch_end(execution.end, logs)
                 self.keeper.batch_done(Position(epoch=position.epoch, batch=number + 1), item, logs)
                 if self.model.stop_training:
                     break
         watch.look(logs, position.epoch, None)
         if not logs and position.batch:  # all batches were done before it was killed
             logs = dict(self.keeper.last_logs)
-        return self._results(logs)
+        return results(self.model, logs)
 
     def _validated(self, validation: Validation) -> dict[str, Any]:
-        model, callbacks = self.model, self.callbacks
-        model.stop_evaluating = False
         self.events.where.pop("batch", None)
-        callbacks.on_test_begin()
-        model.reset_metrics()
-        logs: dict[str, Any] = {}
-        batches = validation.source.epoch(0)
-        with self._ahead(batches, self.transaction.stepper.batches_ahead, record=False) as items:
-            for number, item in enumerate(items):
-                callbacks.on_test_batch_begin(number)
-                logs = self.transaction.test(item.batch)
-                callbacks.on_test_batch_end(number, logs)
-                if model.stop_evaluating:
-                    break
-        validation.source.on_epoch_end()
-        results = as_floats(self._results(logs))
-        callbacks.on_test_end(results)
-        return results
+        return evaluate_batches(self.model, validation.source, self.transaction, self.callbacks)
 
-    @contextlib.contextmanager
-    def _ahead(self, batches: Batches, depth: int, *, record: bool) -> Iterator[Iterator[Prefetched]]:
-        """The batches, each brought near to the device while one before it is being worked on."""
-        try:
-            with prefetched(batches, self.transaction.ahead, depth, record=record) as items:
-                yield items
-        finally:
-            self.transaction.stepper.pause()
 
-    def _results(self, logs: dict[str, Any]) -> dict[str, Any]:
-        """An epoch's logs: what the metrics say, unless the model's own step gave other names."""
-        return dict(self.model._get_metrics_result_or_logs(logs)) if logs else {}
+@dataclass(kw_only=True)
+class Execution:
+    """The batches between two calls of callbacks: as many as `compile(steps_per_execution=...)` says."""
+
+    begin: int
+    """The number of its first batch in the epoch."""
+
+    end: int
+    """The number of its last batch, as Keras counts: also where the data end before."""
+
+    items: Iterator[Prefetched]
+    """The batches, made when they are asked for."""
+
+    def __iter__(self) -> Iterator[tuple[int, Prefetched]]:
+        return enumerate(self.items, start=self.begin)
+
+
+def executions(items: Iterator[Prefetched], start: int, model: Any) -> Iterator[Execution]:
+    """The batches of an epoch from number `start` on, in the groups between which callbacks are called."""
+    size = model.steps_per_execution
+    while True:
+        # One that was broken off in the middle ends where it would have ended.
+        end = (start // size + 1) * size - 1
+        first = next(items, None)
+        if first is None:
+            return
+        yield Execution(begin=start, end=end, items=itertools.chain([first], itertools.islice(items, end - start)))
+        start = end + 1
+
+
+def evaluate_batches(model: Any, source: Source, transaction: Transaction, callbacks: Any) -> dict[str, Any]:
+    """What the model's metrics say of all batches of a source, with Keras's callbacks around them."""
+    model.stop_evaluating = False
+    callbacks.on_test_begin()
+    model.reset_metrics()
+    logs: dict[str, Any] = {}
+    batches = source.epoch(0)
+    with brought_ahead(batches, transaction, transaction.stepper.batches_ahead, record=False) as items:
+        for execution in executions(items, 0, model):
+            callbacks.on_test_batch_begin(execution.begin)
+            for _, item in execution:
+                logs = transaction.test(item.batch)
+            callbacks.on_test_batch_end(execution.end, logs)
+            if model.stop_evaluating:
+                break
+    source.on_epoch_end()
+    found = as_floats(results(model, logs))
+    callbacks.on_test_end(found)
+    return found
+
+
+@contextlib.contextmanager
+def brought_ahead(
+    batches: Batches, transaction: Transaction, depth: int, *, record: bool
+) -> Iterator[Iterator[Prefetched]]:
+    """The batches, each brought near to the device while one before it is being worked on."""
+    try:
+        with prefetched(batches, transaction.ahead, depth, record=record) as items:
+            yield items
+    finally:
+        transaction.stepper.pause()
+
+
+def results(model: Any, logs: dict[str, Any]) -> dict[str, Any]:
+    """An epoch's logs: what the metrics say, unless the model's own step gave other names."""
+    return dict(model._get_metrics_result_or_logs(logs)) if logs else {}
 
 
 def as_floats(logs: dict[str, Any]) -> dict[str, Any]:

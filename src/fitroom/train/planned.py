@@ -7,6 +7,7 @@ from fitroom.backends.choose import current_backend
 from fitroom.backends.keras_freezing import layers_with_weights, num_frozen
 from fitroom.backends.keras_layers import precision_of
 from fitroom.errors import InputError, ModelError
+from fitroom.input_sizes import InputShape
 from fitroom.planning.identity import difference, model_digest, renamed
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
@@ -60,6 +61,13 @@ def check_batches(plan: Plan, first: Batch, full_size: int) -> None:
             f"The plan is for pictures of {size} x {size}, and the data are of shape {shapes}.",
             hint=f"build the model for {size} x {size}, give it such pictures, and make a plan for that model",
         )
+
+
+def sample_shapes(batch: Batch) -> InputShape:
+    """The shapes of the inputs of a batch, as `fitroom.plan` takes them."""
+    if isinstance(batch.x, dict):
+        return {name: tuple(array.shape[1:]) for name, array in batch.x.items() if hasattr(array, "shape")}
+    return [tuple(array.shape[1:]) for array in leaves(batch.x)]
 
 
 def _check_backend(plan: Plan) -> None:

@@ -41,6 +41,9 @@ class Sizing:
     current: int | None = None
     """The most samples at once now; None: as the recipe says."""
 
+    most: int | None = None
+    """The most samples at once that are ever tried: more of them left a process in which nothing fitted any more."""
+
     stretch: int = FIRST_STRETCH
     """How many clean updates come before a larger size is tried."""
 
@@ -115,7 +118,7 @@ class Sizing:
     def _at(self, place: Place) -> Recipe:
         number, current = place
         recipe = self.recipes[number]
-        sizes = [size for size in (current, recipe.micro_batch) if size is not None]
+        sizes = [size for size in (current, recipe.micro_batch, self.most) if size is not None]
         return replace(recipe, micro_batch=min(sizes, default=None))
 
     def _below(self, samples: int, *, can_cut: bool) -> Place | None:
@@ -132,6 +135,9 @@ class Sizing:
 
     def _above(self, batch_size: int) -> Place | None:
         recipe = self.recipes[self.number]
+        if self.most is not None:
+            is_more = self.current is not None and self.current * 2 <= min(self.most, batch_size)
+            return (self.number, (self.current or 0) * 2) if is_more else None
         if self.current is not None:
             top = _least(recipe.micro_batch, batch_size)
             if self.current < top:

@@ -49,16 +49,14 @@ class Step:
         return self._logs(self._transaction.test, x, y, sample_weight)
 
     def _logs(self, step: Callable[[Any], dict[str, Any]], x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
+        from fitroom.train.calls import one_batch
         from fitroom.train.loop import as_floats
         from fitroom.train.planned import check_batches
-        from fitroom.train.sources import source_of
 
-        # Through the same door as `fit`: lists become arrays, lengths that differ are an error.
-        whole = source_of(x, y, sample_weight, batch_size=2**31, shuffle=False)
-        batch = next(whole.epoch(0))
+        batch = one_batch(x, y, sample_weight)
         if self._plan is not None and batch.size > self._plan.batch_size:
             check_batches(self._plan, batch, batch.size)
         with self._precision.in_force():
-            self._transaction.stepper.prepare(batch)
+            self._transaction.prepare(batch)
             self.model.reset_metrics()
             return as_floats(step(batch))

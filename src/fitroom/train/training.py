@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
+from fitroom.backends.keras_batch import open_note
 from fitroom.backends.keras_precision import in_precision
-from fitroom.backends.keras_state import has_batch_statistics
+from fitroom.backends.keras_state import has_batch_statistics, needs_a_batch
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
+from fitroom.input_sizes import InputShape
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, recipe_of
 from fitroom.remat.value import Remat
+from fitroom.train.batch import Batch
 from fitroom.train.events import Events
+from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Keeper, Loop, Validation
-from fitroom.train.planned import KNOBS_OF_FIT, check_batches, opened, recipes_of
+from fitroom.train.planned import KNOBS_OF_FIT, check_batches, opened, recipes_of, sample_shapes
 from fitroom.train.run.keeper import OpenedRun, kept_run
-from fitroom.train.sources import Source, source_of, split_validation, unpack
-from fitroom.train.transaction import Transaction
+from fitroom.train.sources import Source, orders_batches, source_of, split_validation, unpack
+from fitroom.train.sources.arrays import ArraySource
+from fitroom.train.transaction import Transaction, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class Data:
     validation_batch_size: int | None
     validation_frequency: Any
 
-    def sources(self, seed: int) -> tuple[Source, Validation | None]:
+    def sources(self, seed: int, steps_per_execution: int) -> tuple[Source, Validation | None]:
         """The batches of training, and validation where it was asked for."""
         x, y, sample_weight, held_out = self.x, self.y, self.sample_weight, self.validation_data
         if self.validation_split and held_out is None:
@@ -52,7 +57,8 @@ class Data:
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             class_weight=self.class_weight,
-            steps_per_epoch=self.steps_per_epoch,
+            steps_per_epoch=limit_steps(self.steps_per_epoch),
+            steps_per_execution=steps_per_execution,
             seed=seed,
         )
         if held_out is None:
@@ -61,7 +67,8 @@ class Data:
             *unpack(held_out),
             batch_size=self.validation_batch_size or self.batch_size,
             shuffle=False,
-            steps_per_epoch=self.validation_steps,
+            steps_per_epoch=limit_steps(self.validation_steps),
+            steps_per_execution=steps_per_execution,
             seed=seed,
         )
         return source, Validation(source=of_validation, frequency=self.validation_frequency)
@@ -80,33 +87,36 @@ class Training:
     seed: int | None
     checkpoint_seconds: float
     checkpoint_batches: int | None
+    input_shape: InputShape | None = None
 
     def run(self, *, epochs: int, initial_epoch: int, verbose: Any, callbacks: Any) -> Any:
         """Train, and return Keras's History."""
-        import keras
-
+        epochs = limit_epochs(epochs)
         check_model(self.model)
         check_one_of(recipe=self.recipe, plan=self.plan, budget=self.budget)
         _check_recipe(recipe_of(self.recipe))
         events = Events()
         with ExitStack() as stack:
             run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
-            seed = _seed_of(self.seed, run)
-            source, validation = self.data.sources(seed)
+            seed = _seed_of(self.seed, run, shuffles=bool(self.data.shuffle) and orders_batches(self.data.x))
+            source, validation = self.data.sources(seed, self.model.steps_per_execution)
+            if needs_a_batch(self.model):
+                source.look()
             plan = self._plan(source, run)
             recipes = self._recipes(plan, source)
             with in_precision(self.model, recipes[0].precision):
                 whole = plan.batch_size if plan else None
                 transaction = new_transaction(self.model, recipes, events, whole=whole)
-                transaction.stepper.prepare(source.peek())
-                known = keras.callbacks.CallbackList(
+                transaction.prepare(source.peek())
+                if note := getattr(transaction.stepper, "note", None):
+                    events.tell("jit", note)
+                known = callback_list(
                     callbacks,
-                    add_history=True,
-                    add_progbar=verbose != 0,
+                    self.model,
                     verbose=verbose,
                     epochs=epochs,
-                    steps=source.num_batches,
-                    model=self.model,
+                    steps=self.data.steps_per_epoch or source.num_batches,
+                    add_history=True,
                 )
                 for callback in known.callbacks:
                     if hasattr(callback, "set_sizing"):  # as Keras's `set_model`: for those who show the micro-batch
@@ -127,6 +137,9 @@ class Training:
                 else:
                     if plan and self.budget is not None:
                         events.tell("plan", plan.why)
+                        if self.input_shape is None and not isinstance(source, ArraySource):
+                            for note in open_note(self.model, self._input_shape(source.peek())):
+                                events.tell("plan", note + " Where larger ones come, `input_shape` says how large.")
                     Loop(
                         model=self.model,
                         source=source,
@@ -144,7 +157,7 @@ class Training:
         recipe = transaction.training.recipe
         history.fitroom = {
             "micro_batch": recipe.micro_batch,
-            "validation_micro_batch": transaction.testing.current,
+            "validation_micro_batch": transaction.testing.recipe.micro_batch,
             "recipe": recipe.to_dict(),
             "plan": plan.to_dict() if plan else None,
             "out_of_memory": transaction.out_of_memory_count,
@@ -169,8 +182,13 @@ class Training:
             from fitroom.planning.plan import plan as find_plan
 
             _build(self.model, source)
-            plan = find_plan(self.model, source.peek().size, budget=self.budget)
+            first = source.peek()
+            plan = find_plan(self.model, first.size, budget=self.budget, input_shape=self._input_shape(first))
         return plan
+
+    def _input_shape(self, first: Batch) -> InputShape:
+        """How large inputs are that the model leaves open: as was said, or as in the first batch."""
+        return sample_shapes(first) if self.input_shape is None else self.input_shape
 
     def _recipes(self, plan: Plan | None, source: Source) -> tuple[Recipe, ...]:
         """How to begin, then what to go on with where memory runs out."""
@@ -183,7 +201,7 @@ class Training:
         recipe = recipe_of(self.recipe)
         if recipe.precision is not None:
             _build(self.model, source)
-        return (_with_segments(self.model, recipe, first.size),)
+        return (_with_segments(self.model, recipe, first.size, self._input_shape(first)),)
 
     def _kept_run(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenedRun]:
         return kept_run(run_dir, events, every_seconds=self.checkpoint_seconds, every_batches=self.checkpoint_batches)
@@ -240,7 +258,8 @@ def check_one_of(**ways: Any) -> None:
 def _build(model: Any, source: Source) -> None:
     """Make the layers and weights of a model that has not seen a batch yet, in the precision that it has."""
     if not all(layer.built for layer in model._flatten_layers()):
-        current_backend().stepper(model, jit=None).prepare(source.peek())
+        backend = current_backend()
+        prepare(backend, backend.stepper(model, jit=None), source.peek())
 
 
 def _check_recipe(recipe: Recipe) -> None:
@@ -252,18 +271,24 @@ def _check_recipe(recipe: Recipe) -> None:
         )
 
 
-def _with_segments(model: Any, recipe: Recipe, batch_size: int) -> Recipe:
+def _with_segments(model: Any, recipe: Recipe, batch_size: int, input_shape: InputShape) -> Recipe:
     """The recipe with segments in place of a budget for them, the ones that `estimate` finds."""
     if not isinstance(recipe.remat, Remat) or recipe.remat.budget is None:
         return recipe
     from fitroom.estimating.estimate import estimate
 
-    return estimate(model, batch_size, recipe=recipe).recipe
+    return estimate(model, batch_size, recipe=recipe, input_shape=input_shape).recipe
 
 
-def _seed_of(asked: int | None, run: OpenedRun | None) -> int:
-    """The run's own where it goes on. Otherwise drawn from NumPy's: a script that sets that gets the same order."""
+def _seed_of(asked: int | None, run: OpenedRun | None, *, shuffles: bool) -> int:
+    """The run's own where it goes on. Otherwise drawn from NumPy's: a script that sets that gets the same order.
+
+    Where there is no order to draw, NumPy's generator is left as it was: the data may be drawn from it.
+    """
     import numpy as np
 
+    before = np.random.get_state(legacy=False)
     drawn = int(np.random.randint(2**31)) if asked is None else asked
+    if not shuffles:
+        np.random.set_state(before)
     return drawn if run is None or run.seed is None else run.seed

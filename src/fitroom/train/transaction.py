@@ -3,20 +3,21 @@
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fitroom.backends.contract import Backend, StepName, Stepper
-from fitroom.errors import OutOfMemoryError
+from fitroom.errors import FreshStart, OutOfMemoryError
 from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch, cut_sizes
 from fitroom.train.events import Events
+from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
 _OF_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
-_NAMES: dict[StepName, str] = {"train_step": "training", "test_step": "validation"}
-_Step = Callable[[int], dict[str, Any]]
+_NAMES: dict[StepName, str] = {"train_step": "training", "test_step": "validation", "predict_step": "prediction"}
+_Step = Callable[[int], Any]
 """One batch with at most so many samples at once."""
 
 BATCH_STATISTICS = (
@@ -28,15 +29,11 @@ _TOO_LARGE = (
     "smaller pictures, mixed precision, a smaller model or a leaner optimizer; `fitroom estimate` shows where the "
     "memory goes. What was trained so far is intact"
 )
-_NOT_GIVEN_BACK = (
-    "most of the memory is taken although nothing runs. Something else holds it, or XLA does not give back what a "
-    "failed attempt took, as in TensorFlow's jitted steps: start again with a micro_batch that fits (`fitroom estimate "
-    "--micro-batch N`), or with jit_compile=False. What was trained so far is intact"
-)
+_TOO_LARGE_WHOLE = "a smaller batch_size, smaller pictures or mixed precision; what was trained so far is intact"
 
 
 class Transaction:
-    """The steps of one run. Training and validation each have a size of their own."""
+    """The steps of one run. Training, evaluation and prediction each have a size of their own."""
 
     def __init__(
         self,
@@ -53,11 +50,20 @@ class Transaction:
         self.backend, self.events = backend, events
         self.training = Sizing(recipes=tuple(recipes), whole=whole)
         self.testing = Sizing()
+        self.predicting = Sizing()
+        self.names = dict(_NAMES)
+        """What each kind of step is called when memory runs out in it."""
         self.stepper = stepper_of(self.training.recipe)
         self._stepper_of, self._remat = stepper_of, self.training.recipe.remat
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
         self._has_cut = False
+        self._most_done: dict[StepName, int] = {}
+        """Samples at once that went well in this process."""
+
+    def prepare(self, batch: Batch) -> None:
+        """Make the model's variables, as Keras does with its first batch."""
+        prepare(self.backend, self.stepper, batch)
 
     def train(self, batch: Batch) -> dict[str, Any]:
         """One optimizer update from one batch, whatever it takes."""
@@ -66,7 +72,8 @@ class Transaction:
             self._follow(self.training.recipe)
             return self.stepper.train(batch, samples)
 
-        logs = self._done(step, batch, self.training, "train_step")
+        self.prepare(batch)
+        logs: dict[str, Any] = self._done(step, batch, self.training, "train_step")
         size = self.training.samples_at_once(batch.size)
         self._has_cut |= size < batch.size
         if size < batch.size and self.batch_statistics():
@@ -81,15 +88,24 @@ class Transaction:
         cuts = self._has_cut or self.training.current is not None
         if self.testing.current is None and cuts and self.stepper.why_whole("test_step") is None:
             self.testing.current = self.training.recipe.micro_batch
-        return self._done(lambda samples: self.stepper.test(batch, samples), batch, self.testing, "test_step")
+        found: dict[str, Any] = self._done(
+            lambda samples: self.stepper.test(batch, samples), batch, self.testing, "test_step"
+        )
+        return found
+
+    def predict(self, batch: Batch) -> Any:
+        """The outputs for one batch. Its size never changes that of training."""
+        return self._done(
+            lambda samples: self.stepper.predict_batch(batch, samples), batch, self.predicting, "predict_step"
+        )
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
         return self.stepper.ahead(batch)
 
-    def _done(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> dict[str, Any]:
+    def _done(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
         event: dict[str, Any] | None = None
-        failed_at = 0.0
+        failed_at, first_failed = 0.0, 0
         while True:
             samples = sizing.samples_at_once(batch.size)
             try:
@@ -101,16 +117,19 @@ class Transaction:
             else:
                 if event is not None:
                     event["seconds_to_next_step"] = round(time.monotonic() - failed_at, 3)
+                self._most_done[name] = max(samples, self._most_done.get(name, 0))
                 return logs
             failed_at = time.monotonic()
+            first_failed = first_failed or samples
             # Here the error is gone, and with it the frames that its traceback held and all that lives in them.
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
             before, why_whole = sizing.recipe.remat, self.stepper.why_whole(name)
             if not sizing.failed(samples, can_cut=why_whole is None):
-                raise self._too_large(batch, _NAMES[name], said, why_whole)
-            event = self._tell(sizing.recipe, before, samples, batch, _NAMES[name], said)
+                fresh_start = self._fresh_start(name, first_failed, samples)
+                raise self._too_large(batch, self.names[name], said, why_whole, fresh_start)
+            event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said)
 
     def _follow(self, recipe: Recipe) -> None:
         """Have steps that recompute what the recipe says."""
@@ -137,17 +156,31 @@ class Transaction:
             error=said,
         )
 
-    def _too_large(self, batch: Batch, what: str, said: str, why_whole: str | None) -> OutOfMemoryError:
-        room = self._room()
-        if why_whole is not None:
-            return OutOfMemoryError(
-                f"Out of memory in {what} with a batch of {batch.size}, which cannot be cut into micro-batches: "
-                f"{why_whole}. The framework said: {said}{room}",
-                hint="a smaller batch_size, smaller pictures or mixed precision; what was trained so far is intact",
-            )
+    def _fresh_start(self, name: StepName, first: int, last: int) -> FreshStart | None:
+        most_done = self._most_done.get(name, 0)
+        size = fresh_start_after(first=first, last=last, most_done=most_done)
+        if size is None or self.names[name] not in ("training", "validation"):
+            return None
+        during: Literal["training", "validation"] = "training" if name == "train_step" else "validation"
+        return FreshStart(micro_batch=size, during=during, is_known_to_fit=size <= most_done)
+
+    def _too_large(
+        self, batch: Batch, what: str, said: str, why_whole: str | None, fresh_start: FreshStart | None
+    ) -> OutOfMemoryError:
+        room, hints = _room(self.backend), [_TOO_LARGE if why_whole is None else _TOO_LARGE_WHOLE]
+        if fresh_start is not None:
+            hints = [f"{IN_THE_WAY}: {restart_words(fresh_start)}", f"where that fails too, {hints[0]}"]
+        if self._is_full():
+            hints.insert(0, "most of the memory is taken although nothing runs")
+        how = (
+            "with one sample at once"
+            if why_whole is None
+            else f"with a batch of {batch.size}, which cannot be cut into micro-batches: {why_whole}"
+        )
         return OutOfMemoryError(
-            f"Out of memory in {what} with one sample at once. The framework said: {said}{room}",
-            hint=_NOT_GIVEN_BACK if self._is_full() else _TOO_LARGE,
+            f"Out of memory in {what} {how}. The framework said: {said}{room}",
+            hint="; ".join(hints),
+            fresh_start=fresh_start,
         )
 
     def _is_full(self) -> bool:
@@ -155,14 +188,33 @@ class Transaction:
         reading = self.backend.read_memory(self.backend.devices()[0])
         return bool(reading.limit_bytes and reading.in_use_bytes and reading.in_use_bytes > reading.limit_bytes / 2)
 
-    def _room(self) -> str:
-        """What there is, in words, as far as the framework counts it."""
-        device = self.backend.devices()[0]
-        reading = self.backend.read_memory(device)
-        if reading.limit_bytes is None:
-            return ""
-        in_use = f", {format_bytes(reading.in_use_bytes)} of it in use" if reading.in_use_bytes is not None else ""
-        return f" There is: {format_bytes(reading.limit_bytes)} on {device.name}{in_use} when nothing runs."
+
+def prepare(backend: Backend, stepper: Stepper, batch: Batch) -> None:
+    """Make the variables of a stepper's model. Raises OutOfMemoryError where there is no room; it is then as it was."""
+    try:
+        stepper.prepare(batch)
+        return
+    except Exception as error:
+        if not backend.is_out_of_memory(error):
+            raise
+        said = _first_line(error)
+    backend.release()
+    raise OutOfMemoryError(
+        "Out of memory while the weights and the optimizer's variables were made, before any batch was trained. The "
+        f"framework said: {said}{_room(backend)}",
+        hint="free the card of other models and processes; else a smaller model or a leaner optimizer. "
+        "`fitroom estimate` shows what they take. The model is as it was, not built",
+    )
+
+
+def _room(backend: Backend) -> str:
+    """What there is, in words, as far as the framework counts it."""
+    device = backend.devices()[0]
+    reading = backend.read_memory(device)
+    if reading.limit_bytes is None:
+        return ""
+    in_use = f", {format_bytes(reading.in_use_bytes)} of it in use" if reading.in_use_bytes is not None else ""
+    return f" There is: {format_bytes(reading.limit_bytes)} on {device.name}{in_use} when nothing runs."
 
 
 def recomputed(remat: str | Remat | None) -> str:
@@ -175,6 +227,7 @@ def recomputed(remat: str | Remat | None) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    stripped = map(str.strip, str(error).splitlines())
+    lines = [line for line in stripped if line and not line.startswith('File "')]  # a path may have "memory" in it
     told = [line for line in lines if _OF_MEMORY.search(line)]
     return (told or lines or [type(error).__name__])[0][:300]

@@ -19,6 +19,7 @@ from fitroom.watch.growing_files import GrowingFiles
 from fitroom.watch.listener import Listener
 from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
 from fitroom.watch.steady_rate import SteadyRate
+from fitroom.watch.time_spent import TimeSpent
 
 FILE = "readings.jsonl"
 TENSORBOARD = "tensorboard"
@@ -40,6 +41,8 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         pictures_per_second   as `SteadyRate` counts; null in the first batches
         in_use_bytes, peak_bytes, reserved_bytes, limit_bytes, host_bytes    as `MemoryUse` says
         micro_batch           how many samples were at once on the device; null for whole batches
+        spent_seconds         of the run so far, by what it did: compiling (a first step of each recipe), training,
+                              validating
 
     >>> recorder = Recorder(run_dir, pictures_per_batch=64, backend=backend, listeners=[view])  # doctest: +SKIP
     >>> fitroom.fit(model, x, y, batch_size=64, run_dir=run_dir, callbacks=[recorder], verbose=0)  # doctest: +SKIP
@@ -63,6 +66,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
+        self._spent = TimeSpent()
         self._learning_rate: LearningRate | None = None
         self._sizing: Sizing | None = None
         self._done: Recipe | None = None
@@ -85,17 +89,25 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def get_state(self) -> dict[str, Any]:
         """For a checkpoint, which takes time that is not training's."""
         self._rate.break_off()
-        return {"updates": self._updates, "peak_bytes": self.peak_bytes, "files": self._files.lengths()}
+        spent = dict(self._spent.seconds)
+        return {
+            "updates": self._updates,
+            "peak_bytes": self.peak_bytes,
+            "files": self._files.lengths(),
+            "spent_seconds": spent,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """A run goes on; batches after its checkpoint will be done, and recorded, again."""
         self._updates, self.peak_bytes = state["updates"], state["peak_bytes"]
         self._files.cut_back(state["files"])
+        self._spent.restore(state.get("spent_seconds", {}))  # older checkpoints have none
 
     def on_train_begin(self, logs: Any = None) -> None:
         """There is a folder to write to."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
+        self._spent.start()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Batches are counted anew."""
@@ -109,7 +121,8 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         """Count it, and read when it is time."""
         logs = logs or {}
         self._batch, self._updates, self._logs = batch + 1, self._updates + 1, logs
-        self._count(logs)
+        is_compiled = self._count(logs)
+        self._spent.lap("compiling" if is_compiled else "training")
         if self._last_reading is None or time.monotonic() - self._last_reading >= _SECONDS_BETWEEN:
             self._read(as_floats(logs))
             self._rate.begin()  # waiting for the next batch is part of training, reading is not
@@ -117,8 +130,13 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def on_test_begin(self, logs: Any = None) -> None:
         """Validation takes time and memory that are not training's: what was read until here stands apart."""
         self._rate.break_off()
+        self._spent.lap("training")
         if self._logs and self._read_at != self._updates:
             self._read(as_floats(self._logs))
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Training goes on."""
+        self._spent.lap("validating")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Read, and tell of the epoch."""
@@ -127,8 +145,11 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._read(found)
         self._tell("epoch_ended", epoch, finite(found))
 
-    def _count(self, logs: dict[str, Any]) -> None:
-        """Towards the rate: not a batch that was compiled for, nor the last of an epoch, which may be smaller."""
+    def _count(self, logs: dict[str, Any]) -> bool:
+        """Towards the rate: not a batch that was compiled for, nor the last of an epoch, which may be smaller.
+
+        Returns whether it was compiled for.
+        """
         before, self._done = self._done, self._last_done()
         batches = (self.params or {}).get("steps")
         is_compiled = not self._has_run or self._done != before
@@ -144,6 +165,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             if batches is not None and self._batch in (batches - 1, batches):
                 as_floats(logs)
                 self._rate.close()
+        return is_compiled
 
     def _read(self, logs: dict[str, Any]) -> None:
         """`logs` are numbers already, for which the device was waited for."""
@@ -159,6 +181,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             "pictures_per_second": self._rate.per_second,
             **self._meter.read(),
             "micro_batch": self._micro_batch(),
+            "spent_seconds": {name: round(seconds, 3) for name, seconds in self._spent.seconds.items()},
         }
         reading = finite(reading)
         append_line(self.folder / FILE, reading)

@@ -59,8 +59,9 @@ class FakeBackend:
         gc.collect()
         self._gpu_memory.release()
 
-    def fail_at_once(self) -> None:
+    def fail_at_once(self) -> str | None:
         """Nothing here waits for memory."""
+        return None
 
     def keep_programs(self, folder: Path) -> None:
         """It compiles nothing."""

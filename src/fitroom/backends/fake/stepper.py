@@ -1,5 +1,6 @@
 """Steps of arithmetic: every sample at once takes bytes of the fake card, and is counted when its batch is done."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fitroom.backends.contract import StepName
@@ -47,6 +48,15 @@ class FakeStepper:
     def predict(self, x: Any) -> Any:
         """The inputs."""
         return x
+
+    def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
+        """The inputs, once each part has taken its memory."""
+        self._take(batch, micro_batch, SAMPLE_BYTES)
+        return batch.x
+
+    def join(self, outputs: Sequence[Any]) -> Any:
+        """All of them."""
+        return list(outputs)
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch as it came."""

@@ -32,8 +32,9 @@ class JaxBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
-    def fail_at_once(self) -> None:
+    def fail_at_once(self) -> str | None:
         """JAX does."""
+        return None
 
     def keep_programs(self, folder: Path) -> None:
         """Keep what XLA compiled for a card in a folder."""

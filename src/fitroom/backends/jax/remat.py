@@ -7,6 +7,7 @@ import jax
 import keras
 from keras.src.backend import AutocastScope  # no public name
 
+from fitroom.backends.jax.jit import can_be_compiled
 from fitroom.backends.keras_segment import Run, SegmentVariables
 
 
@@ -14,8 +15,11 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
     The segment becomes a function of its variables' values. What it changes is among what it returns, and takes effect
-    in the scope around it, once: the second run's is never asked for.
+    in the scope around it, once: the second run's is never asked for. A segment with a layer that cannot be traced is
+    kept whole.
     """
+    if not all(map(can_be_compiled, variables.layers)):
+        return run(inputs)  # JAX traces what it is to compute again, and these layers run as they are or not at all
     given = (*variables.trainable, *variables.non_trainable, *variables.seeds)
     changed: list[Any] = []
 

@@ -27,13 +27,15 @@ class Sending:
         self._following = None if jax.default_backend() == "cpu" else following  # the CPU is no place but the host
         sent, self._sent = self._sent, None
         moved = sent[1] if sent is not None and sent[0] is batch else _moved(batch)
-        jax.block_until_ready(moved.data())
+        jax.block_until_ready(moved.unpacked())
         return moved
 
     @property
     def next_bytes(self) -> int:
         """The size of what comes after the batch that was taken, as far as that is known."""
-        return 0 if self._following is None else sum(leaf.nbytes for leaf in jax.tree.leaves(self._following.data()))
+        return (
+            0 if self._following is None else sum(leaf.nbytes for leaf in jax.tree.leaves(self._following.unpacked()))
+        )
 
     def send_next(self, needed_bytes: int) -> None:
         """Send it, if that leaves what the step needs. It never raises for want of memory."""

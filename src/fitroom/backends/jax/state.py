@@ -22,7 +22,7 @@ def variables_of(model: Any) -> Groups:
     return (
         model.trainable_variables,
         model.non_trainable_variables,
-        model.optimizer.variables,
+        [] if model.optimizer is None else model.optimizer.variables,
         model.metrics_variables,
     )
 

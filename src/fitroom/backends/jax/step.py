@@ -19,6 +19,7 @@ from fitroom.backends.xla.argument import Argument
 from fitroom.errors import InputError, ModelError
 from fitroom.estimating.timeline import Kind
 from fitroom.remat.value import Remat
+from fitroom.train.batch import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +71,21 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
         objective.check_can_cut("train_step")
     refusals: list[Exception] = []
     for candidate in prepared.y_candidates:
-        y = _structs(candidate, sum(sizes))
+        y = None if candidate is None else _structs(candidate, sum(sizes))
         try:
             _build_trackers(model, x, y, with_loss=bool(sizes))
             function = _cut_step(model, objective, sizes) if sizes else model.train_step
             function = rematerialisation.of_step(function, num_samples)
+            data = (x, y) if sizes else Batch(x=x, y=y).data()
             num_variables = None
             # Some metrics make their variables when they first see a batch: they are part of the state from then on.
             while num_variables != len(model.metrics_variables):
                 num_variables = len(model.metrics_variables)
                 variables = [*groups, model.metrics_variables]
                 if by_fitroom:
-                    step = _jax_step(model, of_last_first(function), last_first(variables), (x, y))
+                    step = _jax_step(model, of_last_first(function), last_first(variables), data)
                 else:
-                    step = _jax_step(model, function, variables, (x, y))
+                    step = _jax_step(model, function, variables, data)
                 traced = step.jitted.trace(*step.specs)
         except InputError:
             raise  # about what was asked for, such as a budget
@@ -154,7 +156,7 @@ def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
     public name, hence the underscores.
     """
     trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
-    if model._compile_metrics is None and len(jax.tree.leaves(y)) < 2 and not with_loss:
+    if y is None or (model._compile_metrics is None and len(jax.tree.leaves(y)) < 2 and not with_loss):
         return  # one loss, which has no variables
     state = [[_struct(v) for v in group] for group in (model.trainable_variables, model.non_trainable_variables)]
     y_pred = jax.eval_shape(lambda state, x: model.stateless_call(*state, x)[0], state, x)

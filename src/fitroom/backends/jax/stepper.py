@@ -1,14 +1,16 @@
 """Training steps on JAX: each is a function of the state, compiled whole, and takes effect when all of it is done."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from fitroom.backends.contract import StepName
 from fitroom.backends.jax.cut_step import CutStep
+from fitroom.backends.jax.jit import fitroom_jits, jit_note
 from fitroom.backends.jax.order import StepFunction, last_first, of_last_first
 from fitroom.backends.jax.parts import has_sparse
 from fitroom.backends.jax.programs import Programs, programs_of
@@ -16,7 +18,9 @@ from fitroom.backends.jax.remat import recomputed
 from fitroom.backends.jax.room import has_free, has_room, is_scattered
 from fitroom.backends.jax.sending import Sending
 from fitroom.backends.jax.state import Groups, check_has_values, is_lost, moved_together, read, variables_of, write
+from fitroom.backends.keras_build import build
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_outputs import join, join_parts
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import StateLostError
@@ -51,6 +55,11 @@ class JaxStepper:
         """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
         return "its tensors are sparse" if self._is_sparse else self.objective.why_whole(step)
 
+    @property
+    def note(self) -> str | None:
+        """What a step does otherwise than Keras's."""
+        return jit_note(self.model) if self._jit else None
+
     def trust(self, samples: int) -> None:
         """A step is compiled before it runs, and says what it takes."""
 
@@ -58,10 +67,10 @@ class JaxStepper:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if not self._variables:
             check_has_values(self.model)
-            self._is_sparse = has_sparse(batch.data())
-            self.model._symbolic_build(data_batch=batch.data())  # no public name
+            self._is_sparse = has_sparse(batch.unpacked())
+            build(self.model, batch)
             if self._jit is None:
-                self._jit = self.model.jit_compile and not self.model.run_eagerly
+                self._jit = fitroom_jits(self.model)
             self._variables = variables_of(self.model)
             self._programs = programs_of(self.model)
 
@@ -73,7 +82,8 @@ class JaxStepper:
             cut.train if cut else self.model.train_step, max(cut.sizes) if cut else batch.size
         )
         name = ("train", cut and cut.kind, self._rematerialisation.remat)
-        return self._run(name, of_last_first(step), last_first(self._variables), batch, donated=True)
+        variables = last_first(self._variables)
+        return self._run(name, of_last_first(step), variables, batch, is_cut=cut is not None, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
@@ -82,23 +92,47 @@ class JaxStepper:
         step = cut.test if cut else self.model.test_step
         trainable, non_trainable, _, metrics = self._variables
         # So little is new here that nothing has to be given up for it.
-        return self._run(
-            ("test", cut and cut.kind), _changes(step), (trainable, non_trainable, metrics), batch, donated=False
-        )
+        variables, name = (trainable, non_trainable, metrics), ("test", cut and cut.kind)
+        return self._run(name, _changes(step), variables, batch, is_cut=cut is not None, donated=False)
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
-        if self._jit is None:
-            self._jit = self.model.jit_compile and not self.model.run_eagerly
         state = read((self.model.trainable_variables, self.model.non_trainable_variables))
-        data = (jax.tree.map(jax.device_put, x),)
-        step = (
-            self._programs.get("predict", self.model.predict_step, state, data)
-            if self._jit
-            else self.model.predict_step
-        )
-        outputs, _ = step(state, data)
-        return jax.tree.map(np.asarray, outputs)
+        outputs, _ = self._outputs(state, Batch(x=x))
+        return outputs
+
+    def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
+        """One batch of `predict`."""
+        if not all(layer.built for layer in self.model._flatten_layers()):
+            with keras.StatelessScope():
+                self.model(batch.part(0, 1).x)
+        if not self._variables:  # nothing was trained or evaluated by this stepper
+            self._programs = programs_of(self.model)
+        variables = (self.model.trainable_variables, self.model.non_trainable_variables)
+        state, found = read(variables), []
+        parts = batch.parts(micro_batch)
+        for part in parts:
+            outputs, non_trainable = self._outputs(state, part)
+            found.append(outputs)
+            state = (state[0], list(non_trainable))
+        with undisturbed():
+            write(variables[1:], state[1:])
+        return join_parts(found, [part.size for part in parts])
+
+    def _outputs(self, state: Any, batch: Batch) -> tuple[Any, Any]:
+        """What `predict_step` gives for a state, on the host, and the variables that it changed."""
+        if self._jit is None:
+            self._jit = fitroom_jits(self.model)
+        data = batch.mapped(jax.device_put).data()
+        step = self.model.predict_step
+        if self._jit:
+            step = self._programs.get("predict", step, state, data)
+        outputs, non_trainable = step(state, data)
+        return jax.tree.map(np.asarray, outputs), non_trainable
+
+    def join(self, outputs: Sequence[Any]) -> Any:
+        """The outputs of several batches of `predict`."""
+        return join(outputs)
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch as it is: the one before it has it sent."""
@@ -127,8 +161,11 @@ class JaxStepper:
             self._cuts[key] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
         return self._cuts[key]
 
-    def _run(self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, donated: bool) -> dict[str, Any]:
-        state, data = read(variables), self._sending.take(batch).data()
+    def _run(
+        self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, is_cut: bool, donated: bool
+    ) -> dict[str, Any]:
+        there = self._sending.take(batch)
+        state, data = read(variables), there.unpacked() if is_cut else there.data()
         with self._tidied():
             if not self._jit:
                 logs, new_state = jax.block_until_ready(step(state, data))

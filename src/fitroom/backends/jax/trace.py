@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.jax.compiled.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
+from fitroom.backends.jax.jit import fitroom_jits, keras_jits
 from fitroom.backends.jax.measured.measure import measured_timeline
 from fitroom.backends.jax.pool import default_limit_bytes
 from fitroom.backends.jax.step import JaxStep, predict_step, training_step
+from fitroom.backends.jax.traceable import traceable
 from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
+from fitroom.backends.keras_layers import can_be_jitted
 from fitroom.backends.prepared import prepared
 from fitroom.estimating.cards import Card
 from fitroom.estimating.result import Method
@@ -57,9 +60,9 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, laid out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     parts = _parts(request) if request.training else []
-    with prepared(model, request) as ready:
+    with prepared(model, request) as ready, traceable(ready.model):
         step = training_step(ready, parts, request.recipe.remat) if request.training else predict_step(ready)
-        found = _find(step, request, limit_bytes, jit=ready.jit)
+        found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes
     peak_bytes = found.timeline.peak_bytes
     return TracedStep(
@@ -73,6 +76,16 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         depends_on_limit=found.method == "compiled",
         notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
     )
+
+
+def _is_jitted(model: Any, request: StepRequest) -> bool:
+    """A step that says anything of parts or of recomputing, be it "none", is of `fitroom.fit`."""
+    if request.recipe.jit is not None:
+        return request.recipe.jit
+    if not request.training and not model.compiled:
+        return can_be_jitted(model)
+    by_fitroom = request.training and (bool(_parts(request)) or request.recipe.remat is not None)
+    return fitroom_jits(model) if by_fitroom else keras_jits(model)
 
 
 def _further_batches(model: Any, request: StepRequest) -> int:

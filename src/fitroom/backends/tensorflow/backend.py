@@ -32,12 +32,11 @@ class TensorFlowBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
-    def fail_at_once(self) -> None:
+    def fail_at_once(self) -> str | None:
         """In place of TensorFlow's waiting, on a card."""
-
         from fitroom.backends.tensorflow.impatience import fail_at_once
 
-        fail_at_once()
+        return fail_at_once()
 
     def keep_programs(self, folder: Path) -> None:
         """TensorFlow keeps no programs on disk."""
@@ -55,5 +54,7 @@ class TensorFlowBackend:
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.kept_steppers import kept_stepper
+        from fitroom.backends.tensorflow.one_region import take_one_region
 
+        take_one_region()
         return kept_stepper(model, jit=jit, remat=remat)

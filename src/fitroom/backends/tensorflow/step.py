@@ -13,9 +13,10 @@ from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.prepared import PreparedModel
 from fitroom.backends.tensorflow.captured import let_go_with
 from fitroom.backends.tensorflow.remat import recomputed
-from fitroom.errors import InputError, ModelError
+from fitroom.errors import InputError, ModelError, message_of
 from fitroom.estimating.timeline import Kind
 from fitroom.remat.value import Remat
+from fitroom.train.batch import Batch
 
 Made = TypeVar("Made")
 
@@ -99,13 +100,14 @@ def given_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_
     for candidate in prepared.y_candidates:
         try:
             _build_trackers(model, prepared.x, candidate, with_loss=with_loss)
-            return make((x, _tensor_specs(candidate)))
+            y = None if candidate is None else _tensor_specs(candidate)
+            return make((x, y) if with_loss else Batch(x=x, y=y).data())
         except InputError:
             raise  # about what was asked for, such as a budget
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
             refusals.append(error)
     raise ModelError(
-        f"The training step of {model.name!r} could not be traced: {refusals[0]}",
+        f"The training step of {model.name!r} could not be traced: {message_of(refusals[0])}",
         hint="does `model.fit` run on the CPU with this loss and a batch of this shape?",
     ) from refusals[0]
 
@@ -117,7 +119,7 @@ def predict_step(prepared: PreparedModel) -> TensorFlowStep:
         return traced_step(model, model.predict_step, (x,), training=False)
     except Exception as error:
         raise ModelError(
-            f"The prediction step of {model.name!r} could not be traced: {error}",
+            f"The prediction step of {model.name!r} could not be traced: {message_of(error)}",
             hint="does `model.predict` run on the CPU with a batch of this shape?",
         ) from error
 
@@ -175,7 +177,7 @@ def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
     Keras's own way of doing so traces the model once more; and it has no public name, hence the underscores.
     """
     trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
-    if model._compile_metrics is None and len(tf.nest.flatten(y)) < 2 and not with_loss:
+    if y is None or (model._compile_metrics is None and len(tf.nest.flatten(y)) < 2 and not with_loss):
         return  # one loss, which has no variables
     batch = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
     y_pred = model.compute_output_spec(batch)

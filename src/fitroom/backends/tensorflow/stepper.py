@@ -8,13 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.contract import StepName
+from fitroom.backends.keras_build import build
 from fitroom.backends.keras_loss_kinds import is_kerass
 from fitroom.backends.keras_made_with import MadeWith
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_outputs import join, join_parts
 from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.backends.tensorflow.feed import Feed
 from fitroom.backends.tensorflow.functions import StepFunctions
-from fitroom.backends.tensorflow.host import HOST, as_tensors, cut, first_part, is_of_arrays
+from fitroom.backends.tensorflow.host import HOST, as_tensors, concatenate, cut, first_part, is_of_arrays, on_host
 from fitroom.backends.tensorflow.memory import release
 from fitroom.backends.tensorflow.program import Program
 from fitroom.backends.tensorflow.remat import recomputed
@@ -54,6 +56,8 @@ class TensorFlowStepper:
         """Samples at once that went well in graph mode, before they were jitted."""
         self._trusted = 0
         self._made_with: MadeWith | None = None
+        self._can_train = False
+        """Whether the variables that training needs are there."""
         self._feed = Feed()
         self._changed_bytes = 0
         self._updates_in_place = False
@@ -73,7 +77,7 @@ class TensorFlowStepper:
 
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
-        if self._made_with is not None:
+        if self._can_train:
             return
         if (num_devices := self.model.distribute_strategy.num_replicas_in_sync) > 1:
             raise ModelError(
@@ -81,7 +85,7 @@ class TensorFlowStepper:
                 hint="`model.fit` trains it as it is; make the model outside of the strategy's scope to train it here",
             )
         if self._is_kerass("train_step") and is_of_arrays(batch):
-            self.model._symbolic_build(data_batch=batch.data())  # no public name
+            build(self.model, batch)
         else:
             self._most_samples = batch.size
             self._program("train_step").changed(as_tensors(batch).data())
@@ -89,6 +93,13 @@ class TensorFlowStepper:
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
         self._feed.lead_to(self._card(), is_jitted=self._is_jitted)
         self._made_with = MadeWith(self.model)
+        self._can_train = True
+
+    def _prepare_test(self, batch: Batch) -> None:
+        """Make weights and variables of metrics. Keras, too, makes none of the optimizer's to evaluate."""
+        if self._made_with is None:
+            self._program("test_step").changed(as_tensors(batch).data())
+            self._made_with = MadeWith(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
@@ -109,7 +120,7 @@ class TensorFlowStepper:
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
-        self.prepare(batch)
+        self._prepare_test(batch)
         self._feed.coming.after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
@@ -117,7 +128,7 @@ class TensorFlowStepper:
             parts = self._parts(batch, micro_batch, "test_step")
             losses: Any = np.zeros(1 + self.objective.num_losses, "float32")
             for part, shares in zip(parts, self._shares(transaction, parts), strict=True):
-                losses = transaction.run(self._program("test_part"), as_tensors(part).data(), *shares, losses)
+                losses = transaction.run(self._program("test_part"), as_tensors(part).unpacked(), *shares, losses)
             return dict(transaction.run(self._program("report"), losses, np.int32(batch.size)))
 
     def predict(self, x: Any) -> Any:
@@ -125,6 +136,22 @@ class TensorFlowStepper:
         with Transaction() as transaction:
             outputs = transaction.run(self._program("predict_step"), as_tensors(Batch(x=x)).data())
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+
+    def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
+        """One batch of `predict`."""
+        self._feed.coming.after(batch)
+        parts, found = cut(batch, micro_batch), []
+        with Transaction() as transaction:
+            for part in parts:
+                outputs = transaction.run(self._program("predict_step"), as_tensors(part).data())
+                found.append(keras.tree.map_structure(on_host, outputs))
+        if self._made_with is None:
+            self._made_with = MadeWith(self.model)
+        return join_parts(found, [part.size for part in parts], concatenate)
+
+    def join(self, outputs: Sequence[Any]) -> Any:
+        """The outputs of several batches of `predict`."""
+        return join(outputs, concatenate)
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch where its parts are brought to the card from, one by one."""
@@ -151,7 +178,7 @@ class TensorFlowStepper:
             part = as_tensors(first_part(batch, samples))
             with undone() as transaction:
                 beside = self._feed.beside(part)
-                transaction.run(self._program("gradients", may_jit=False), part.data())
+                transaction.run(self._program("gradients", may_jit=False), part.unpacked())
                 del beside
             del self._programs["gradients", False]
             release()  # what the graph keeps would lie where XLA wants all its memory in one piece
@@ -163,7 +190,7 @@ class TensorFlowStepper:
         sums = transaction.run(self._program("nothing_yet", may_jit=False), number(np.float32(0)))
         fed = self._feed.parts(batch, parts, micro_batch)
         for shares in self._shares(transaction, parts):
-            sums = transaction.run(self._program("part"), next(fed).data(), *map(number, shares), sums)
+            sums = transaction.run(self._program("part"), next(fed).unpacked(), *map(number, shares), sums)
         return dict(self._update(transaction, "finish", sums, number(np.int32(batch.size))))
 
     def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
@@ -185,7 +212,7 @@ class TensorFlowStepper:
         divisors = None
         if self.objective.counts:
             counting = self._program("divisors")
-            divisors = [transaction.run(counting, as_tensors(part).data()).numpy().tolist() for part in parts]
+            divisors = [transaction.run(counting, as_tensors(part).unpacked()).numpy().tolist() for part in parts]
         num_samples = sum(part.size for part in parts)
         for part, shares in zip(parts, self.objective.shares(parts, divisors), strict=True):
             yield shares, np.float32(part.size / num_samples)
@@ -214,7 +241,9 @@ class TensorFlowStepper:
         return self._rematerialisation.of_step(function, self._most_samples) if name in _TRAINING else function
 
     def _all_variables(self) -> list[Any]:
-        return [*self.model.variables, *self.model.optimizer.variables, *self.model.metrics_variables]
+        optimizer = getattr(self.model, "optimizer", None)
+        slots = [] if optimizer is None else optimizer.variables
+        return [*self.model.variables, *slots, *self.model.metrics_variables]
 
     def _is_kerass(self, method: str) -> bool:
         return is_kerass(getattr(type(self.model), method))

@@ -3,6 +3,7 @@
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.compile_choice import AUTO, jit_choice
 from fitroom.backends.keras_layers import can_be_jitted, cudnn_loops_note
 from fitroom.backends.prepared import PreparedModel, prepared
 from fitroom.backends.tensorflow.cut_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
@@ -28,17 +29,16 @@ _ARRAYS_NOTE = (
     "with the host."
 )
 
-_AUTO = "auto"
 _AUTO_NOTE = "Jitted, as Keras does on a card by default; --no-jit (`Recipe(jit=False)`) is the step without XLA."
 _FORGOTTEN_NOTE = (
     "Jitted, as Keras does on a card by default. If it was compiled with jit_compile=False, say so with --no-jit "
-    "(`Recipe(jit=False)`): Keras does not keep that on a machine without a card."
+    "(`Recipe(jit=False)`), or import fitroom before `compile`: Keras does not keep that on a machine without a card."
 )
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The step that Keras would run, jitted or as a graph, laid out for the card."""
-    check_nvidia(request.card, "TensorFlow")
+    check_nvidia(request.card)
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     if request.measure:
         check_card(request.card)
@@ -96,15 +96,17 @@ def _is_jitted(model: Any, request: StepRequest) -> bool:
     """Whether Keras would jit the step on the card: "auto" means yes there, if all layers can be jitted."""
     if request.recipe.jit is not None:
         return request.recipe.jit
-    is_eager = model.compiled and model.run_eagerly
-    wanted = model.jit_compile if model.compiled and _has_card() else _AUTO
-    return bool(wanted) and not is_eager and can_be_jitted(model)
+    choice = jit_choice(model)
+    if choice in (AUTO, None) and model.compiled and _has_card():
+        return bool(model.jit_compile)
+    return choice is not False and can_be_jitted(model)
 
 
 def _jit_note(model: Any, request: StepRequest) -> tuple[str, ...]:
-    if request.recipe.jit is not None or (model.compiled and model.jit_compile) or _has_card():
+    choice = jit_choice(model)
+    if request.recipe.jit is not None or isinstance(choice, bool) or _has_card():
         return ()
-    return (_FORGOTTEN_NOTE if model.compiled else _AUTO_NOTE,)
+    return (_FORGOTTEN_NOTE if choice is None else _AUTO_NOTE,)
 
 
 def _has_card() -> bool:

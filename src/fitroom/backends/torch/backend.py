@@ -35,8 +35,9 @@ class TorchBackend:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
         memory.release()
 
-    def fail_at_once(self) -> None:
+    def fail_at_once(self) -> str | None:
         """PyTorch does."""
+        return None
 
     def keep_programs(self, folder: Path) -> None:
         """PyTorch compiles nothing here."""

@@ -69,7 +69,8 @@ class Rollback:
             tensor.grad = None
 
     def _optimizers(self) -> list[Any]:
-        return [self._model.optimizer, *self._helpers]
+        own = getattr(self._model, "optimizer", None)  # a model that only evaluates or predicts may have none
+        return [*([] if own is None else [own]), *self._helpers]
 
 
 def _keras_seed() -> list[Any]:

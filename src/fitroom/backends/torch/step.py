@@ -19,8 +19,9 @@ from fitroom.backends.torch.remat import recomputing
 from fitroom.backends.torch.step_log import StepLog
 from fitroom.backends.torch.torch_step import Observer, TorchStep, cut_step
 from fitroom.backends.torch.whereabouts import Whereabouts
-from fitroom.errors import InputError, ModelError
+from fitroom.errors import InputError, ModelError, message_of
 from fitroom.remat.value import Remat
+from fitroom.train.batch import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +48,11 @@ def training_steps(
     function = Rematerialisation(model, remat, recomputing(model)).of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
-        step = TorchStep(model=model, function=function, specs=(prepared.x, y), training=True)
+        data = Batch(x=prepared.x, y=y).data()
+        step = TorchStep(model=model, function=function, specs=data, training=True)
         try:
             if len(part_sizes) > 1:
-                step = cut_step(model, step.specs, part_sizes, remat)
+                step = cut_step(model, (prepared.x, y), part_sizes, remat)
                 step.check()
             return _recorded(step, platform)
         except (ModelError, InputError):
@@ -127,5 +129,5 @@ class _RecordingObserver(Observer):
 
 def _last_line(error: Exception) -> str:
     """What an error says. Keras puts where it happened above it, and what the layer was given below."""
-    said = str(error).split("Arguments received by")[0].strip().splitlines()
+    said = message_of(error).split("Arguments received by")[0].strip().splitlines()
     return (said[-1] if said else type(error).__name__).replace("\033[1m", "").replace("\033[0m", "")[:300]

@@ -8,9 +8,13 @@ import keras
 import torch
 
 from fitroom.backends.contract import StepName
+from fitroom.backends.keras_build import build_from_few
 from fitroom.backends.keras_loss_kinds import is_kerass
 from fitroom.backends.keras_objective import Objective
+from fitroom.backends.keras_outputs import join, join_parts
 from fitroom.backends.keras_remat import Rematerialisation
+from fitroom.backends.torch.memory import release
+from fitroom.backends.torch.out_of_memory import is_out_of_memory
 from fitroom.backends.torch.parts import Parts
 from fitroom.backends.torch.remat import recomputing
 from fitroom.backends.torch.rollback import Rollback
@@ -85,8 +89,23 @@ class TorchStepper:
         """The model's outputs for some inputs."""
         self._switch(training=False)
         with torch.no_grad():
-            outputs = self.model.predict_step(self._put(Batch(x=x)).data())
+            return self._outputs(Batch(x=x))
+
+    def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
+        """One batch of `predict`."""
+        rollback = self._rollback or Rollback(self.model)
+        self._switch(training=False)
+        with rollback.all_or_nothing(), torch.no_grad():
+            outputs = [self._outputs(part) for part in batch.parts(micro_batch)]
+        return join_parts(outputs, [part.size for part in batch.parts(micro_batch)])
+
+    def _outputs(self, part: Batch) -> Any:
+        outputs = self.model.predict_step(self._put(part).data())
         return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
+
+    def join(self, outputs: Sequence[Any]) -> Any:
+        """The outputs of several batches of `predict`."""
+        return join(outputs)
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch where the card can fetch it fast. It is not put there yet: Keras has one batch on it at a time."""
@@ -102,7 +121,8 @@ class TorchStepper:
 
     def _prepared(self, batch: Batch) -> Rollback:
         if self._rollback is None:
-            self.model._symbolic_build(data_batch=batch.data())  # no public name
+            # Really, and not on fake tensors: where a model's shapes go by its values, those would lead astray.
+            build_from_few(self.model, batch, is_out_of_memory=is_out_of_memory, release=release)
             self._rollback = Rollback(self.model)
         return self._rollback
 

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 
 from fitroom.backends.keras_batch import TensorSpec
+from fitroom.backends.keras_build import build
+from fitroom.backends.keras_objective import Objective
 from fitroom.backends.keras_twin import without_values
 from fitroom.backends.torch.lent_values import torch_dtype
 from fitroom.backends.torch.state import StateVariable, state_of
 from fitroom.backends.torch.stepper import TorchStepper
+from fitroom.backends.torch.symbolic import symbolic_calls
 from fitroom.remat.value import Remat
 from fitroom.train.batch import Batch
 
@@ -35,8 +38,8 @@ class TorchStep:
 
     model: Any
     function: Callable[[Any], Any]
-    specs: tuple[Any, ...]
-    """The batch, as structures of TensorSpec: `(x, y)` for training, `(x,)` for predict."""
+    specs: Any
+    """The batch, as Keras hands it to the step, with a TensorSpec for each array."""
 
     training: bool
     least_runs: int = 3
@@ -71,10 +74,10 @@ class CutStep(TorchStep):
 
     def check(self) -> None:
         """Make what the first batch of a training would make; raises ModelError where batches cannot be cut."""
-        stepper = TorchStepper(self.model)
-        with without_values():  # a twin in another precision has none, and Keras would count on them
-            stepper.prepare(self.parts()[0])
-        stepper.objective.check_can_cut("train_step")
+        # A twin in another precision has no values, and Keras would count on them.
+        with without_values(), symbolic_calls():
+            build(self.model, self.parts()[0])
+        Objective(self.model).check_can_cut("train_step")
 
     def parts(self) -> list[Batch]:
         """The micro-batches, as structures of TensorSpec."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from fitroom.backends.keras_layers import cudnn_loops_note
 from fitroom.backends.prepared import prepared
-from fitroom.backends.torch.fake_mode import FakeMode
 from fitroom.backends.torch.measured import check_card, measured_peak_bytes
 from fitroom.backends.torch.platform import cuda
 from fitroom.backends.torch.step import RecordedSteps, predict_steps, training_steps
+from fitroom.backends.torch.symbolic import fake_device
 from fitroom.backends.vendor import check_nvidia
 from fitroom.errors import BackendError
 from fitroom.estimating.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
@@ -43,9 +43,9 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     limit_bytes = request.limit_bytes or request.card.memory_bytes - context_bytes(request.card, "torch")
     if request.measure:
         check_card(request.card)
-    check_nvidia(request.card, "PyTorch")
+    check_nvidia(request.card)
     parts = cut_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
-    with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=FakeMode) as ready:
+    with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
         if request.training:

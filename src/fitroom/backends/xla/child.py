@@ -9,14 +9,17 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from fitroom.backends.xla.options import compiler_options
+from fitroom.backends.xla.options import compile_without_card
 from fitroom.backends.xla.pjrt import Library, PjrtError
 from fitroom.backends.xla.until_dumped import leave_when_dumped
 
 
 def _compile(library: Path, program: Path, target: Path, dump_folder: Path) -> None:
     try:
-        Library(library).compile(program.read_bytes(), target.read_text(), compiler_options(dump_folder))
+        compiler = Library(library)
+        compile_without_card(
+            lambda options: compiler.compile(program.read_bytes(), target.read_text(), options), dump_folder
+        )
     except (OSError, PjrtError) as error:
         print(str(error).splitlines()[0], file=sys.stderr)
 

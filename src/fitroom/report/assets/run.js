@@ -35,6 +35,7 @@
       bytes: { factor: alongFactor, name: `${alongName} of memory`, max: (1.04 * furthest) / alongFactor },
       step: { factor: 1, name: "% of the step" },
       epoch: { factor: 1, name: "epoch" },
+      update: { factor: 1, name: "optimizer steps" },
     };
     return {
       marks,

@@ -7,6 +7,7 @@ shape and SHA-256; the archive's comment is the SHA-256 of the index. A dtype th
 
 import hashlib
 import json
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arrays and the facts of a file. Raises DamagedError where it is not what was written."""
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_stored(archive)
             about = archive.read(_INDEX)
             _check(about, archive.comment.decode(), "the index")
             index = json.loads(about)
@@ -48,6 +50,8 @@ def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             return arrays, json.loads(text)
     except (MemoryError, DamagedError):
         raise
+    except OSError as error:
+        raise DamagedError(error.strerror or str(error)) from error
     except Exception as error:  # a flipped bit can make zipfile raise almost anything
         raise DamagedError(f"{type(error).__name__}: {error}") from error
 
@@ -66,6 +70,8 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: Any) -> str:
 
 def _read_array(archive: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -> Any:
     dtype, shape = _dtype(entry["dtype"]), tuple(entry["shape"])
+    if math.prod(shape) * dtype.itemsize > archive.getinfo(f"{name}.npy").file_size:  # before the memory is taken
+        raise DamagedError(f"the array {name!r} is cut short")
     array = np.empty(shape, dtype)
     found = hashlib.sha256()
     with archive.open(f"{name}.npy") as member:
@@ -80,6 +86,13 @@ def _read_array(archive: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -
     if found.hexdigest() != entry["sha256"]:
         raise DamagedError(f"the checksum of {name!r} does not match")
     return array
+
+
+def _check_stored(archive: zipfile.ZipFile) -> None:
+    """Members are written as they are: one that would unpack to more than the file has was not written here."""
+    for member in archive.infolist():
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+            raise DamagedError(f"{member.filename!r} is compressed, which no checkpoint is")
 
 
 def _chunks(array: Any) -> Iterator[memoryview]:

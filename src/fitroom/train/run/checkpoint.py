@@ -83,6 +83,11 @@ def read_latest(folder: Path) -> Found | None:
     return None
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one, whole or not."""
+    return bool(_paths(folder))
+
+
 def _write_one(path: Path, checkpoint: Checkpoint) -> None:
     with written_whole(path) as file:
         write_archive(file, checkpoint.arrays, checkpoint.facts)

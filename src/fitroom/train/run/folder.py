@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from fitroom.errors import InputError
+from fitroom.errors import FreshStart, InputError
 from fitroom.planning.result import Plan
 from fitroom.train.run.difference import first_difference
 from fitroom.train.run.durable import remove_partial, save_whole, write_json
 from fitroom.train.run.json_lines import append_line, finite, read_lines
-from fitroom.train.run.lock import FolderLock
+from fitroom.train.run.lock import BorrowedLock, FolderLock, take_lock
 from fitroom.train.run.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
 
 _MAY_CHANGE = ("epochs", "recipe", "budget", "versions", "learning_rate")
@@ -34,6 +34,8 @@ _TOLD_OF = {
 """What a user is told of where it changed, and which of the two applies."""
 
 PLAN_FILE = "plan.json"
+FRESH_START = "fresh_start"
+"""In run.json: the most samples at once, by "training" and "validation", that a process begins with and ever tries."""
 
 State = Literal["running", "interrupted", "finished"]
 Progress = Literal["new", "unfinished", "finished"]
@@ -46,7 +48,7 @@ class RunFolder:
     both.
     """
 
-    def __init__(self, path: Path, lock: FolderLock, kept: dict[str, Any] | None) -> None:
+    def __init__(self, path: Path, lock: FolderLock | BorrowedLock, kept: dict[str, Any] | None) -> None:
         self.path = path
         self.kept = kept
         """What run.json says, or None where the run is new."""
@@ -75,7 +77,7 @@ class RunFolder:
         check_place(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock(folder / LOCK_FILE)
+            lock = take_lock(folder / LOCK_FILE)
         except OSError as error:
             raise not_writable(folder, error) from error
         try:
@@ -98,6 +100,11 @@ class RunFolder:
         """Where the finished model is."""
         return self.path / "model.keras"
 
+    @property
+    def has_history(self) -> bool:
+        """Whether an epoch of the run was done."""
+        return (self.path / "history.json").exists()
+
     def begin(self, identity: dict[str, Any]) -> None:
         """Say what the run is: JSON with "epochs" and whatever must be the same when it goes on.
 
@@ -107,13 +114,22 @@ class RunFolder:
         kept = {"format": FORMAT, "state": "running", "begun": _now()}
         if before is not None:
             self._check_same(before, identity)
-            kept["begun"] = before.get("begun", kept["begun"])
+            kept |= {name: before[name] for name in ("begun", FRESH_START) if name in before}
             if "learning_rate" in before:  # checkpoints bring it back, whatever the model was compiled with
                 identity["learning_rate"] = before["learning_rate"]
             if before["state"] == "finished" and identity["epochs"] <= before["epochs"]:
                 self.progress = "finished"
                 return
-        self.kept = kept | identity
+        self._write_begun(kept | identity)
+
+    def reopen(self) -> None:
+        """A run that says it is finished is not: something of it is damaged or missing, and is to be made again."""
+        assert self.kept is not None, "begin comes first"
+        self.progress = "unfinished"
+        self._write_begun(self.kept | {"state": "running"})
+
+    def _write_begun(self, kept: dict[str, Any]) -> None:
+        self.kept = kept
         try:
             self._write_run()
         except OSError as error:
@@ -128,6 +144,17 @@ class RunFolder:
         except OSError:
             return False
         return True
+
+    def ask_fresh_start(self, fresh_start: FreshStart) -> bool:
+        """Have the next process that goes on with the run begin so. Whether that could be written."""
+        assert self.kept is not None, "begin comes first"
+        self.kept[FRESH_START] = self.fresh_starts | {fresh_start.during: fresh_start.micro_batch}
+        return self.mark("interrupted")
+
+    @property
+    def fresh_starts(self) -> dict[str, int]:
+        """The most samples at once by "training" and "validation", if a process ran out of memory for good."""
+        return dict((self.kept or {}).get(FRESH_START, {}))
 
     def log(self, event: dict[str, Any]) -> None:
         """Add an event to the log. A log that cannot be written is no reason to stop."""
@@ -172,7 +199,7 @@ class RunFolder:
         self.close()
 
     def _check_same(self, before: dict[str, Any], identity: dict[str, Any]) -> None:
-        own = ("format", "state", "begun", "updated", *_MAY_CHANGE)
+        own = ("format", "state", "begun", "updated", FRESH_START, *_MAY_CHANGE)
         difference = first_difference(_without(before, own), _without(identity, own))
         if difference:
             raise InputError(
@@ -186,7 +213,7 @@ class RunFolder:
     def _write_run(self) -> None:
         assert self.kept is not None
         self.kept["updated"] = _now()
-        write_json(self.path / RUN_FILE, self.kept)
+        write_json(self.path / RUN_FILE, self.kept, checked=True)
 
 
 def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

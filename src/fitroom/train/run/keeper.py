@@ -3,30 +3,46 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fitroom.errors import RunInterrupted
+from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
+from fitroom.models.keras_archive import damage_of
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from fitroom.train import randomness
 from fitroom.train.events import Events
+from fitroom.train.fresh_start import IN_THE_WAY
 from fitroom.train.loop import Keeper, Position, as_floats
 from fitroom.train.run.cadence import Cadence
 from fitroom.train.run.callbacks import CallbackStates
 from fitroom.train.run.capture import capture_state, restore_state
-from fitroom.train.run.checkpoint import Checkpoint, read_latest
+from fitroom.train.run.checkpoint import Checkpoint, Found, read_latest
+from fitroom.train.run.durable import load_weights
 from fitroom.train.run.fingerprint import current_versions, given_learning_rate, model_fingerprint
 from fitroom.train.run.folder import RunFolder
 from fitroom.train.run.interrupts import Interrupts
+from fitroom.train.run.place import RUN_FILE, check_fields
 from fitroom.train.run.values import decode, encode
 from fitroom.train.run.writer import CheckpointWriter
 from fitroom.train.sources import Source
 from fitroom.train.sources.prefetch import Prefetched
 from fitroom.train.transaction import Transaction
 
+_FACTS: dict[str, Any] = {
+    "epoch": int,
+    "batch": int,
+    "callbacks": dict,
+    "history": dict,
+    "sizing": dict,
+    "out_of_memory": int,
+    "stopped": bool,
+    "random": dict,
+    "source": dict,
+}
 _PLAIN = "plain"
 """Of the names of arrays that were among the facts."""
 
@@ -47,21 +63,51 @@ class RunKeeper(Keeper):
         source: Source,
         transaction: Transaction,
         callbacks: Any,
+        epochs: int,
     ) -> None:
         self.folder, self.interrupts, self.cadence, self.events = folder, interrupts, cadence, events
         self.model, self.source, self.transaction, self.callbacks = model, source, transaction, callbacks
+        self.epochs = epochs
         self.states = CallbackStates(callbacks)
         self.writer = CheckpointWriter(folder.checkpoints, warn=lambda said: self._tell("checkpoint not written", said))
         found = read_latest(folder.checkpoints) if folder.progress != "new" else None
         if found is not None and found.note:
             self._tell("checkpoint damaged", found.note)
         self.checkpoint = found.checkpoint if found else None
+        if found is not None:
+            _check_facts(found)
+        if self.is_finished:
+            self._look_at_end(epochs)
+        elif found is None and folder.progress == "unfinished" and folder.has_history:
+            self._tell("checkpoint missing", f"no checkpoint is left in {folder.checkpoints}: training begins anew.")
         self._drawn: dict[str, Any] | None = None
 
     @property
     def is_finished(self) -> bool:
         """Whether there is nothing left to train."""
         return self.folder.progress == "finished"
+
+    def _look_at_end(self, epochs: int) -> None:
+        """Whether a finished run has all that it ended with. What is missing is made again from the checkpoints."""
+        folder = self.folder
+        assert folder.kept is not None
+        damage = damage_of(folder.model_file)
+        if self.checkpoint is None:
+            has_model = f"{folder.model_file} cannot be used either: {damage}" if damage else "its model is whole"
+            raise InputError(
+                f"The run in {folder.path} is finished, but has no checkpoint left; {has_model}.",
+                hint=f"another `run_dir` trains anew{'' if damage else f'; or load {folder.model_file} with Keras'}",
+            )
+        done, facts = folder.kept["epochs"], self.checkpoint.facts
+        if facts["epoch"] < done and not facts["stopped"]:
+            said = f"The run in {folder.path} was finished, but its last checkpoint is damaged or missing"
+            if epochs < done:
+                raise InputError(f"{said}.", hint=f"ask for all of its {done} epochs, and they are trained again")
+            folder.reopen()
+            self._tell("checkpoint missing", f"{said}: training resumes from epoch {facts['epoch'] + 1}.")
+        elif damage:
+            folder.reopen()
+            self._tell("model damaged", f"{folder.model_file} is made again from the last checkpoint: {damage}.")
 
     def starts_at(self) -> Position | None:
         """Where the last checkpoint was taken."""
@@ -83,7 +129,8 @@ class RunKeeper(Keeper):
             if self.source.resume_note:
                 self._tell("resuming", self.source.resume_note)
         else:
-            words = f"batch {position.batch + 1} of epoch {position.epoch + 1}"
+            is_over = position.epoch >= self.epochs
+            words = "its end" if is_over else f"batch {position.batch + 1} of epoch {position.epoch + 1}"
             self._tell("resumed", f"going on with the run in {self.folder.path} at {words}.", epoch=position.epoch)
 
     def restore(self) -> None:
@@ -97,11 +144,14 @@ class RunKeeper(Keeper):
         history.epoch, history.history = list(facts["history"]["epoch"]), dict(facts["history"]["history"])
         self.transaction.training.restore(facts["sizing"]["training"])
         self.transaction.testing.restore(facts["sizing"]["testing"])
+        self.transaction.training.most = self.folder.fresh_starts.get("training")
+        self.transaction.testing.most = self.folder.fresh_starts.get("validation")
         self.transaction.out_of_memory_count = facts["out_of_memory"]
         self.model.stop_training = facts["stopped"]
         randomness.restore(facts["random"])
         self.source.restore(facts["source"])
-        self._drawn = facts["random"]
+        # Between epochs nothing is made ahead: what the source draws when it begins one is training's next draw, too.
+        self._drawn = facts["random"] if facts["batch"] else None
         self.last_logs = facts.get("logs", {})  # older checkpoints have none
 
     def opened(self) -> None:
@@ -125,27 +175,55 @@ class RunKeeper(Keeper):
         if self.interrupts.signal_number is not None:
             self._stop()
 
+    def gave_up(self, error: OutOfMemoryError) -> None:
+        """Memory ran out for good in this process. Where a fresh one may go on, it is to begin as the error says."""
+        if error.fresh_start is None or not self.folder.ask_fresh_start(error.fresh_start):
+            return
+        error.fresh_start = replace(error.fresh_start, is_kept=True)
+        size = error.fresh_start.micro_batch
+        error.hint = (
+            f"{IN_THE_WAY}: the same call again, in a fresh process, goes on from the last checkpoint with micro-batch "
+            f"{size}"
+        )
+
     def finish(self) -> None:
         """The model as a file that plain Keras loads; or from it, where the run was done before.
 
         It is as the user built it here, whatever precision the training had.
         """
         if self.is_finished:
-            self.model.load_weights(self.folder.model_file)  # at the end an average of them may have taken their place
+            self._load_finished()
             return
         self.writer.flush()
         try:
             self.folder.write_history(self.model.history.history)
             self.folder.save_model(self.model)
-            self.folder.mark("finished")
+            if not self.folder.mark("finished"):
+                raise OSError(f"{RUN_FILE} could not be written")
         except OSError as error:
-            self._tell("model not written", f"{self.folder.model_file} could not be written: {error}. Save the model.")
+            self._tell(
+                "model not written",
+                f"{self.folder.model_file} could not be written: {error.strerror or error}. The model in memory is "
+                "trained: save it, or make room and call the same again, which resumes from the last checkpoint.",
+            )
+
+    def _load_finished(self) -> None:
+        """At the end an average of the weights may have taken their place."""
+        try:
+            load_weights(self.model, self.folder.model_file)
+        except Exception as error:
+            said = str(error).strip().split("\n")[0][:300]
+            raise InputError(
+                f"The weights of {self.folder.model_file} are not of this run: {said}",
+                hint="move the file away: it is made again from the last checkpoint",
+            ) from error
 
     def restore_finished(self) -> None:
         """The history and the state of a run that is done."""
         self.begins()
         self.callbacks.on_train_begin()
         self.restore()
+        self.folder.write_history(self.model.history.history)  # the file may be torn; the checkpoint has it whole
         self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs goes on with it.")
 
     def close(self) -> None:
@@ -233,7 +311,15 @@ class OpenedRun:
     @property
     def seed(self) -> int | None:
         """Of the run that is there."""
-        return None if self.folder.kept is None else self.folder.kept["seed"]
+        if self.folder.kept is None:
+            return None
+        seed = self.folder.kept.get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise InputError(
+                f"{self.folder.path / RUN_FILE} cannot be read: `seed` must be a whole number; it is {seed!r:.80}.",
+                hint="bring it back from a backup, or give another `run_dir`",
+            )
+        return seed
 
     def plan_for(self, budget: Any) -> Plan | None:
         """The plan of the run that is there, if it was made for the same budget."""
@@ -281,8 +367,20 @@ class OpenedRun:
             source=source,
             transaction=transaction,
             callbacks=callbacks,
+            epochs=epochs,
         )
         return self.keeper
+
+
+def _check_facts(found: Found) -> None:
+    """Refuse a checkpoint that is whole and yet not what a run writes."""
+    try:
+        check_fields(found.checkpoint.facts, _FACTS)
+    except ValueError as error:
+        raise InputError(
+            f"The checkpoint {found.path} cannot be used: {error}.",
+            hint="bring it back from a backup, or give another `run_dir`",
+        ) from None
 
 
 def _as_numbers(history: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -9,11 +9,14 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from fitroom.errors import InputError
+from fitroom.train.run.durable import NO_LINKS, read_json
 
 _held: set[int] = set()
+_lent: dict[Path, "FolderLock"] = {}
 
 
 class FolderLock:
@@ -21,7 +24,8 @@ class FolderLock:
 
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises InputError where another process has it, OSError where the file cannot be made."""
-        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINKS | getattr(os, "O_NONBLOCK", 0)
+        self._handle: int | None = os.open(path, flags, 0o644)
         self.is_sure = self._take(path)
         """False where the file system knows no locks: then nothing stops a second process."""
         _held.add(self._handle)
@@ -36,6 +40,16 @@ class FolderLock:
             _held.discard(self._handle)
             os.close(self._handle)
             self._handle = None
+
+    @contextlib.contextmanager
+    def lent(self, path: Path) -> Iterator[None]:
+        """Have `take_lock` of the same file find this one, so that a training within a longer job needs no second."""
+        key = path.resolve()
+        _lent[key] = self
+        try:
+            yield
+        finally:
+            _lent.pop(key, None)
 
     def _take(self, path: Path) -> bool:
         assert self._handle is not None
@@ -53,12 +67,35 @@ class FolderLock:
         return True
 
 
+class BorrowedLock:
+    """A lock that the job around a training holds: to release it gives it back to the job, and lets nobody in."""
+
+    def __init__(self, path: Path, lock: FolderLock) -> None:
+        self._key, self._lock = path.resolve(), lock
+        self.is_sure = lock.is_sure
+
+    def release(self) -> None:
+        """The next training of the job may have it."""
+        _lent[self._key] = self._lock
+
+
+def take_lock(path: Path) -> "FolderLock | BorrowedLock":
+    """The lock of a run folder: lent by the job that this training is part of, or else taken."""
+    lender = _lent.pop(path.resolve(), None)
+    return BorrowedLock(path, lender) if lender is not None else FolderLock(path)
+
+
 def is_locked(path: Path) -> bool | None:
-    """Whether some process works in the folder of this lock now; None where the system does not tell."""
+    """Whether some process works in the folder of this lock now; None where the system does not tell.
+
+    The job that holds it does not count for itself, between the trainings that it lends it to.
+    """
+    if path.resolve() in _lent:
+        return False
     try:
         import fcntl
 
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return False
     except (ImportError, OSError):
@@ -77,7 +114,7 @@ def is_locked(path: Path) -> bool | None:
 
 def _in_use(path: Path) -> InputError:
     try:
-        holder = json.loads(path.read_text())
+        holder = read_json(path, largest_bytes=4096)
         pid, host, since = int(holder["pid"]), str(holder["host"]), str(holder["since"])
     except (OSError, ValueError, KeyError, TypeError):
         return InputError(f"The run folder {path.parent} is in use by another process.", hint="give another `run_dir`")

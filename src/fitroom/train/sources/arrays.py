@@ -9,7 +9,9 @@ from fitroom.train.batch import Batch
 from fitroom.train.sources.batches import Batches
 from fitroom.train.sources.columns import columns_of
 from fitroom.train.sources.contract import Resumes
+from fitroom.train.sources.loader_draws import draw_as_loader
 from fitroom.train.sources.passes import Window, generator, warn_of_end, window
+from fitroom.train.sources.settings import keras_backend
 from fitroom.train.sources.weights import weights_of_classes, weights_of_outputs
 from fitroom.train.structure import is_nested, leaves, mapped
 
@@ -32,8 +34,8 @@ class ArraySource:
         steps_per_epoch: int | None,
         seed: int,
     ) -> None:
-        self._x, self._y = columns_of(x), columns_of(y)
-        weights = weights_of_outputs(self._y, columns_of(sample_weight))
+        self._x, self._y = _packed(columns_of(x)), _packed(columns_of(y))
+        weights = weights_of_outputs(self._y, _packed(columns_of(sample_weight)))
         # Without targets Keras drops the weights: only its losses of targets take them.
         self._sample_weight = None if self._y is None else weights
         if class_weight is not None and self._sample_weight is not None:
@@ -54,6 +56,7 @@ class ArraySource:
         self._steps = steps_per_epoch
         self._pass_batches = -(-self.num_samples // self.batch_size)
         self._order: tuple[int, Any] = (-1, None)
+        self._last_epoch, self._is_last = -1, False
 
     @property
     def num_batches(self) -> int:
@@ -76,18 +79,30 @@ class ArraySource:
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
-        made = self._made(window(self._pass_batches, self._steps, epoch), start)
+        found = window(self._pass_batches, self._steps, epoch)
+        self._is_last = found.stop == self._pass_batches
+        if start == 0 and (self._steps is None or epoch <= self._last_epoch or self._last_epoch < 0):
+            draw_as_loader()
+        self._last_epoch = epoch
+        made = self._made(found, start)
         return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
 
+    def look(self) -> None:
+        """As Keras does to build a model: it begins a pass of its own."""
+        draw_as_loader()
+
     def on_epoch_end(self) -> None:
-        """Nothing to do: the next order is drawn from the next epoch's number."""
+        """The next order is drawn from the next epoch's number."""
+        if self._is_last:
+            draw_as_loader()
 
     def state(self) -> dict[str, Any]:
-        """Nothing: a position says it all."""
-        return {}
+        """The epoch that was begun last: the batches need nothing but a position."""
+        return {"last_epoch": self._last_epoch}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Nothing to bring back."""
+        """Bring back which epoch was begun last; older checkpoints do not say."""
+        self._last_epoch = int(state.get("last_epoch", -1))
 
     def _made(self, found: Window, start: int) -> Iterator[Batch]:
         for number in range(found.first + start, found.stop):
@@ -117,6 +132,22 @@ class ArraySource:
             order = generator(self._seed, pass_number).permutation(self.num_samples)
             self._order = (pass_number, order)
         return order[start:stop]
+
+
+def num_rows(x: Any) -> int:
+    """The number of samples in a structure of arrays."""
+    return _num_samples(x=columns_of(x))
+
+
+def _packed(structure: Any) -> Any:
+    """The structure in which Keras hands arrays on: tf.data, its way on TensorFlow, has tuples in place of lists."""
+    if keras_backend() != "tensorflow" or not isinstance(structure, dict | list | tuple):
+        return structure
+    if isinstance(structure, dict):
+        return {key: _packed(value) for key, value in structure.items()}
+    if hasattr(structure, "_fields"):
+        return type(structure)(*map(_packed, structure))
+    return tuple(map(_packed, structure))
 
 
 def _num_samples(**parts: Any) -> int:

@@ -4,7 +4,7 @@ from typing import Any
 
 from fitroom.errors import InputError
 from fitroom.train.sources import kinds
-from fitroom.train.sources.arrays import ArraySource
+from fitroom.train.sources.arrays import ArraySource, num_rows
 from fitroom.train.sources.columns import Column
 from fitroom.train.sources.contract import Source
 from fitroom.train.sources.py_dataset import PyDatasetSource
@@ -22,6 +22,7 @@ def source_of(
     shuffle: Any = True,
     class_weight: dict[int, float] | None = None,
     steps_per_epoch: int | None = None,
+    steps_per_execution: int = 1,
     seed: int = 0,
 ) -> Source:
     """The batches of the data, cut and ordered as the arguments of `model.fit` say.
@@ -31,7 +32,13 @@ def source_of(
     its own gives it by a method `__fitroom_source__(shuffle=, class_weight=, steps_per_epoch=)`.
     """
     _check_positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
-    if x is None or isinstance(x, dict | list | tuple | Column) or is_array(x):
+    is_arrays = _is_arrays(x)
+    if steps_per_epoch is not None and steps_per_epoch % steps_per_execution:
+        if is_arrays and batch_size is None:  # Keras counts samples by the steps that were asked for
+            batch_size = -(-num_rows(x) // steps_per_epoch)
+        # Keras carries out the last of the `steps_per_execution` batches that it has begun.
+        steps_per_epoch += steps_per_execution - steps_per_epoch % steps_per_execution
+    if is_arrays:
         return ArraySource(
             x,
             y,
@@ -51,6 +58,15 @@ def source_of(
             x, shuffle=shuffle, class_weight=class_weight, steps_per_epoch=steps_per_epoch, seed=seed
         )
     return StreamSource(_kind_of(x), class_weight=class_weight, steps_per_epoch=steps_per_epoch)
+
+
+def orders_batches(x: Any) -> bool:
+    """Whether the order of these data is drawn here; other data bring theirs."""
+    return _is_arrays(x) or is_py_dataset(x) or hasattr(x, "__fitroom_source__")
+
+
+def _is_arrays(x: Any) -> bool:
+    return x is None or isinstance(x, dict | list | tuple | Column) or is_array(x)
 
 
 def _kind_of(x: Any) -> kinds.Kind:

@@ -42,6 +42,9 @@ class Source(Protocol):
     def peek(self) -> Batch:
         """The first batch, which comes again when training begins. Raises InputError where there is none."""
 
+    def look(self) -> None:
+        """Do as Keras does where it looks at a batch beforehand: what that draws is not drawn by training then."""
+
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on.
 

@@ -23,9 +23,9 @@ class Hooked:
         self._began = False
         self.within_epoch = False
 
-    def begin_epoch(self) -> None:
-        """Tell the dataset; before the first epoch also, as Keras does, that one has ended."""
-        if not self._began:
+    def begin_epoch(self, *, is_first: bool = False) -> None:
+        """Tell the dataset; before a first epoch also, as Keras does, that one has ended."""
+        if is_first or not self._began:
             self._call("on_epoch_end")
             self._began = True
         self._call("on_epoch_begin")

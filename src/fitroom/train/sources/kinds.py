@@ -37,6 +37,9 @@ class Kind:
     counts_passes: bool = False
     """Whether the order depends on how often a pass was begun in this process."""
 
+    native: str | None = None
+    """The backend whose own kind of data this is; making an iterator over them may draw their next order."""
+
     num_batches: int | None = None
     batch_size: int | None = None
     num_samples: int | None = None
@@ -45,6 +48,9 @@ class Kind:
 
     fills_again: bool = False
     """Whether it may write its next batch into the arrays of the one before, as hand-written generators do."""
+
+    is_torch_loader: bool = False
+    """Whether it is PyTorch's: its batches are lists, of which Keras makes tuples for the other frameworks."""
 
     holders: tuple[Any, ...] = ()
     """Objects that may hold random generators in their attributes."""
@@ -60,6 +66,7 @@ def of_tf_dataset(dataset: Any) -> Kind:
         name="tf.data.Dataset",
         resume_note=_TF_DATA,
         counts_passes=True,
+        native="tensorflow",
         num_batches=None if cardinality < 0 else cardinality,
         batch_size=None if first is None or first.rank in (None, 0) else first[0],
         described={"elements": [str(spec) for spec in specs]},
@@ -74,10 +81,12 @@ def of_torch_loader(loader: Any) -> Kind:
         data=loader,
         name="DataLoader",
         resume_note=_LOADER_WORKERS.format(workers=workers) if workers else _LOADER,
+        native="torch",
         num_batches=len(loader) if sized else None,
         batch_size=loader.batch_size,
         num_samples=len(loader.dataset) if sized else None,
         described={"dataset": type(loader.dataset).__name__},
+        is_torch_loader=True,
         holders=(loader, loader.sampler, loader.dataset),
     )
 

@@ -10,7 +10,8 @@ from fitroom.train.batch import Batch
 from fitroom.train.sources.batches import Batches, put_back
 from fitroom.train.sources.contract import Resumes
 from fitroom.train.sources.hooked import Hooked
-from fitroom.train.sources.host import batch_of
+from fitroom.train.sources.host import batch_of, is_x_y_weight, packed_for_step
+from fitroom.train.sources.loader_draws import draw_as_loader
 from fitroom.train.sources.passes import generator, warn_of_end, window
 from fitroom.train.sources.workers import in_order
 
@@ -47,6 +48,7 @@ class PyDatasetSource:
             )
         self._hooked = Hooked(dataset)
         self._pending: dict[str, Any] | None = None
+        self._last_epoch, self._is_last = -1, False
 
     @property
     def num_batches(self) -> int | None:
@@ -94,22 +96,33 @@ class PyDatasetSource:
         if state is not None:
             with put_back(state, start):
                 self._hooked.bring_back(state)
+        is_again = epoch <= self._last_epoch
         if not self._hooked.within_epoch or (state is None and start == 0):
-            self._hooked.begin_epoch()
+            self._hooked.begin_epoch(is_first=is_again)
+        if start == 0 and (self._steps is None or is_again or self._last_epoch < 0):
+            draw_as_loader()
+        self._last_epoch = epoch
         made = self._made(*self._numbers(epoch, start))
         return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
 
     def on_epoch_end(self) -> None:
         """The dataset's own `on_epoch_end`, in which many shuffle."""
         self._hooked.end_epoch()
+        if self._is_last:
+            draw_as_loader()
+
+    def look(self) -> None:
+        """As Keras does to build a model: it begins a pass of its own."""
+        draw_as_loader()
 
     def state(self) -> dict[str, Any]:
         """What brings the dataset back to where it is."""
-        return self._hooked.state()
+        return {**self._hooked.state(), "last_epoch": self._last_epoch}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Keep a state for the next call of `epoch`."""
         self._pending = state
+        self._last_epoch = int(state.get("last_epoch", -1))
 
     def _numbers(self, epoch: int, start: int) -> tuple[Iterable[int], int | None]:
         """The numbers of the batches to make; and how many the epoch has, if fewer than the steps asked for."""
@@ -120,6 +133,7 @@ class PyDatasetSource:
                 return itertools.count(first + start), None
             return range(first + start, first + self._steps), None
         found = window(length, self._steps, epoch)
+        self._is_last = found.stop == length
         order: Any = range(length)
         if self._shuffle:
             order = generator(self._seed, found.number).permutation(length).tolist()
@@ -136,8 +150,25 @@ class PyDatasetSource:
             warn_of_end(ends_at, self._steps)
 
     def _batch(self, number: int) -> Batch:
-        return batch_of(self._dataset[number], self._class_weight)
+        return batch_of(packed_for_step(_packed(self._dataset[number])), self._class_weight)
 
     def _length(self) -> int | None:
         length = self._dataset.num_batches
         return None if length is None else int(length)
+
+
+def _packed(data: Any) -> Any:
+    """A batch of a PyDataset as Keras packs it: a tuple, unless it is a dict of inputs."""
+    if isinstance(data, list) or (isinstance(data, tuple) and is_x_y_weight(data)):
+        data = tuple(data)
+    if isinstance(data, dict):
+        return data
+    if not isinstance(data, tuple):
+        return (data,)
+    if not is_x_y_weight(data):
+        raise InputError(
+            "A PyDataset must give `(x,)`, `(x, y)` or `(x, y, sample_weight)`, or a dict of inputs. "
+            f"Received: a tuple of {len(data)} parts.",
+            hint="several inputs go into one part: ((first, second), y)",
+        )
+    return data

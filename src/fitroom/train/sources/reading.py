@@ -9,9 +9,13 @@ from fitroom.train import randomness
 from fitroom.train.sources import own_state
 from fitroom.train.sources.batches import is_host_memory, no_memory_for
 from fitroom.train.sources.kinds import Kind
+from fitroom.train.sources.loader_draws import draw_as_loader
+from fitroom.train.sources.settings import keras_backend
 from fitroom.train.structure import mapped
 
 END = object()
+_LOOKED_AT = 2
+"""Batches of a generator that Keras looks at beforehand; each time that it begins again it gives them again."""
 
 
 class Reading:
@@ -22,6 +26,10 @@ class Reading:
         self._before = [own_state.plain_values(holder) for holder in kind.holders]
         self._live: Iterator[Any] | None = None
         self._kept: list[Any] = []
+        self._first: list[Any] = []
+        """Of data that cannot be begun again: the batches that come again all the same."""
+        self._num_first, self._num_read = 0, 0
+        """How many of the first this pass has given, and how many batches were read in all passes."""
         self._at_start: dict[str, Any] = {}
         self.number = -1
         """Of the pass."""
@@ -37,12 +45,23 @@ class Reading:
         return not self.is_over and self.drawn == 0
 
     def begin(self) -> None:
-        """Begin the next pass. What cannot be begun again stays where it is."""
-        if self._live is not None and not self._kind.begins_again:
-            return
-        self._at_start = {"random": randomness.capture(), "own": self._own()}
-        self._live, self._kept = iter(self._kind.data), []
-        self.number, self.drawn, self.is_over = self.number + 1, 0, False
+        """Begin the next pass. What cannot be begun again gives its first batches again, as in Keras, then the rest."""
+        if self._live is None or self._kind.begins_again:
+            self._at_start = {"random": randomness.capture(), "own": self._own()}
+            self._live, self._kept = iter(self._kind.data), []
+            if not self._kind.begins_again:
+                self._look_at_first()
+        self._draw()
+        self.number, self.drawn, self.is_over, self._num_first = self.number + 1, 0, False, 0
+
+    def make_spare(self, *, look: bool) -> None:
+        """Make an iterator that no pass reads, or only looks into. It may draw an order, which no pass gets then."""
+        if self._kind.native == keras_backend() or (look and self._kind.native is not None):
+            spare = iter(self._kind.data)
+            if look:
+                next(spare, END)
+            self.number += 1
+        self._draw()
 
     def draw(self) -> Any:
         """The next batch as the dataset gives it, or END."""
@@ -59,7 +78,7 @@ class Reading:
             self.begin()
         if not self._kept:
             self._kept = [self._read()]
-        return self._kept[0]
+        return self._kept[-1]
 
     def skip(self, count: int) -> None:
         """Read batches and throw them away."""
@@ -76,7 +95,8 @@ class Reading:
     def state(self) -> dict[str, Any]:
         """Where the pass is and what it began with."""
         position = {"number": self.number, "drawn": self.drawn, "is_over": self.is_over, "is_ahead": bool(self._kept)}
-        return {**position, "at_start": self._at_start, "own": self._own()}
+        num_read = self._num_read - (len(self._kept) if self.drawn >= len(self._first) else 0)
+        return {**position, "num_read": num_read, "at_start": self._at_start, "own": self._own()}
 
     def go_back(self, state: dict[str, Any]) -> None:
         """To where another process was when it gave this state."""
@@ -88,8 +108,8 @@ class Reading:
             randomness.restore(state["at_start"]["random"])
             self._restore_own(state["at_start"]["own"])
             self.begin()
-        elif self._live is None:
-            self.begin()
+        else:
+            self._read_again(drawn, int(state.get("num_read", drawn)))
         if not state["is_over"]:
             self.skip(drawn - self.drawn)
             if state["is_ahead"]:  # its next batch was made already
@@ -97,6 +117,24 @@ class Reading:
         self.number, self.drawn, self.is_over = number, drawn, bool(state["is_over"])
         self._at_start = state["at_start"]
         self._restore_own(state["own"])
+
+    def _read_again(self, drawn: int, num_read: int) -> None:
+        """Be where data that cannot be begun again were after so many batches of their pass, and of all passes."""
+        if self._live is None:
+            self.begin()
+        self._kept = []  # a first batch that was looked at comes again from among the first
+        while self._num_read < num_read and self._take() is not END:
+            pass
+        self._num_first, self.drawn = min(drawn, len(self._first)), drawn
+
+    def _look_at_first(self) -> None:
+        """Read as many batches as Keras does before anything else: others may draw from the same random generators."""
+        while len(self._first) < _LOOKED_AT and (found := self._take()) is not END:
+            self._first.append(found)
+
+    def _draw(self) -> None:
+        if self._kind.native != "torch":  # which has drawn for itself
+            draw_as_loader()
 
     def _own(self) -> dict[str, Any]:
         pairs = zip(self._kind.holders, self._before, strict=True)
@@ -107,7 +145,17 @@ class Reading:
             own_state.restore(holder, own[str(number)])
 
     def _read(self) -> Any:
+        if self._num_first < len(self._first):
+            self._num_first += 1
+            return self._first[self._num_first - 1]
+        return self._take()
+
+    def _take(self) -> Any:
+        """The next batch that was never read before."""
         found = END if self._live is None else next(self._live, END)
-        if found is END or not self._kind.fills_again:
+        if found is END:
+            return END
+        self._num_read += 1
+        if not self._kind.fills_again:
             return found
         return mapped(lambda array: array.copy() if isinstance(array, np.ndarray) else array, found)

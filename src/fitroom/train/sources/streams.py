@@ -9,10 +9,11 @@ from fitroom.train import randomness
 from fitroom.train.batch import Batch
 from fitroom.train.sources.batches import Batches, put_back
 from fitroom.train.sources.contract import Resumes
-from fitroom.train.sources.host import batch_of
+from fitroom.train.sources.host import batch_of, packed_for_step
 from fitroom.train.sources.kinds import Kind
 from fitroom.train.sources.passes import warn_of_end
 from fitroom.train.sources.reading import END, Reading
+from fitroom.train.sources.settings import keras_backend
 
 
 class StreamSource:
@@ -32,6 +33,8 @@ class StreamSource:
         self._reading = Reading(kind)
         self._pending: dict[str, Any] | None = None
         self._last_epoch = -1
+        self._length = kind.num_batches
+        """Batches of a pass, as soon as they are known."""
 
     @property
     def num_batches(self) -> int | None:
@@ -66,7 +69,7 @@ class StreamSource:
             raise InputError(
                 f"There are no batches in the data. Received: a {self._kind.name} that ends before its first batch."
             )
-        return batch_of(found, self._class_weight)
+        return self._batch(found)
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
@@ -75,6 +78,8 @@ class StreamSource:
             with put_back(state, start):
                 reading.go_back(state["reading"])
         # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
+        if epoch <= self._last_epoch:
+            self._length = self._kind.num_batches
         again = epoch <= self._last_epoch or self._steps is None
         if reading.is_over or (again and not reading.is_fresh and (start == 0 or state is None)):
             reading.begin()
@@ -83,16 +88,28 @@ class StreamSource:
         self._last_epoch = epoch
         return Batches(self._made(start), first=start, batch_size=self.batch_size, state=self.state)
 
+    def look(self) -> None:
+        """Take the first batch of a pass of its own, by which Keras builds a model.
+
+        A seeded shuffle has another order in every pass: the passes that are trained have to be those of Keras.
+        """
+        self._reading.make_spare(look=True)
+
     def on_epoch_end(self) -> None:
-        """Such data do not ask to be told."""
+        """Where Keras knows that a pass is over, it makes the iterator of the next, and does not use it."""
+        if self._steps is None and self._reading.drawn == self._length:
+            self._reading.make_spare(look=False)
+        if self._reading.is_over:
+            self._length = self._reading.drawn
 
     def state(self) -> dict[str, Any]:
         """How far the pass is, the random state at its beginning, and the one now."""
-        return {"random": randomness.capture(), "reading": self._reading.state()}
+        return {"random": randomness.capture(), "reading": self._reading.state(), "length": self._length}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Keep a state for the next call of `epoch`."""
         self._pending = state
+        self._length = state.get("length", self._length)
 
     def _made(self, start: int) -> Iterator[Batch]:
         for made in range(start, self._steps) if self._steps else _forever(start):
@@ -103,15 +120,22 @@ class StreamSource:
             if found is END:
                 self._say_end(made)
                 return
-            yield batch_of(found, self._class_weight)
+            yield self._batch(found)
+
+    def _batch(self, found: Any) -> Batch:
+        if not self._kind.is_torch_loader:
+            found = packed_for_step(found)
+        elif isinstance(found, list) and keras_backend() != "torch":
+            found = tuple(found)
+        return batch_of(found, self._class_weight)
 
     def _say_end(self, made: int) -> None:
         if self._steps is not None:
             warn_of_end(made, self._steps)
-        elif made == 0:
+        elif not self._kind.begins_again and self._reading.number > 0:
             warnings.warn(
-                f"The {self._kind.name} is used up: this epoch has no batches. A generator lasts for one epoch unless "
-                "`steps_per_epoch` divides it.",
+                f"The {self._kind.name} is used up: this epoch has its first {made} batches again, as in Keras. A "
+                "generator lasts for one epoch unless `steps_per_epoch` divides it.",
                 stacklevel=2,
             )
 

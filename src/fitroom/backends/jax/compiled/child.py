@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from fitroom.backends.xla.options import compiler_options
+from fitroom.backends.xla.options import compile_without_card
 from fitroom.backends.xla.until_dumped import leave_when_dumped
 
 
@@ -31,7 +31,7 @@ def _compile(step_file: Path, target_file: Path, dump_folder: Path) -> None:
     card = topologies.get_topology_desc(platform="cuda", target_config=target, topology="1x1x1").devices[0]
     jitted, specs = jitted_step(step_file, card)
     lowered = jitted.trace(*specs).lower(lowering_platforms=("cuda",))
-    lowered.compile(compiler_options=compiler_options(dump_folder))
+    compile_without_card(lambda options: lowered.compile(compiler_options=options), dump_folder)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from fitroom.estimating.timeline import Timeline
 
 COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
 """The packages that carry the compiler, the preferred one first."""
+
+_LOCATION = re.compile(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*\n?", re.MULTILINE)
+"""Where an operation of a program comes from: source lines, and the calls that led there."""
 
 _FORMAT = "14"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
@@ -53,8 +57,7 @@ class StepCompiler:
         return timeline
 
     def _key(self, target: str) -> str:
-        # The program as text has no source lines in it: moving a line of the user's file changes nothing.
-        program = self._exported.mlir_module()
+        program = _without_locations(self._exported.mlir_module())
         names = json.dumps([sorted(self._step.layer_names), [(a.kind, a.layer) for a in self._step.arguments]])
         versions = [compiler_version() or "", *(importlib.metadata.version(name) for name in ("jax", "jaxlib"))]
         return cache.digest("jax step", _FORMAT, *versions, target, names, program)
@@ -76,3 +79,12 @@ class StepCompiler:
             )
             dump = read_dump(folder / "dump")
             return timeline_of(dump, self._step.arguments, self._step.scopes, added_on_card(dump, self._card))
+
+
+def _without_locations(program: str) -> str:
+    """The program alone: moving a line of the user's file, or calling from elsewhere, makes no other program.
+
+    >>> _without_locations('#loc1 = loc("a.py":3:0)\\n%0 = add %1, %2 : f32 loc(callsite(#loc1 at "b"(#loc2)))')
+    '%0 = add %1, %2 : f32'
+    """
+    return _LOCATION.sub("", program)

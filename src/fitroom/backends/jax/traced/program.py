@@ -142,8 +142,8 @@ class _Flattener:
 
     def _one_round(self, loop: Any, body: Any, inputs: Sequence[int | None], scope: str) -> list[int | None]:
         """Follow a loop through its body once, with what it carries in memory before and after."""
-        num_consts, num_carry = loop.params["num_consts"], loop.params["num_carry"]
-        carried = slice(num_consts, num_consts + num_carry)
+        num_consts = sum(map(_is_as_given, loop.invars, body.invars)) - len(loop.outvars)
+        carried = slice(num_consts, num_consts + len(loop.outvars))
         given: list[int | None] = [self._new(variable) for variable in body.invars]
         given[:num_consts] = inputs[:num_consts]
         given[carried] = [
@@ -171,8 +171,18 @@ class _Flattener:
 
 def _is_over_parts(equation: Any) -> bool:
     """Whether it is the loop of a step in micro-batches, which stacks nothing but only carries."""
-    named = str(equation.source_info.name_stack).rpartition("/")[2] == PARTS
-    return named and equation.primitive.name == "scan" and equation.params["num_carry"] == len(equation.outvars)
+    if equation.primitive.name != "scan" or str(equation.source_info.name_stack).rpartition("/")[2] != PARTS:
+        return False
+    [body] = jaxprs_in(equation.params.values())
+    return all(map(_is_as_given, equation.outvars, body.outvars))
+
+
+def _is_as_given(outside: Any, inside: Any) -> bool:
+    """Whether a value of a loop is the same in every round; else one round has a slice of it, or makes one.
+
+    What a loop tells of that by itself differs from version to version of JAX.
+    """
+    return len(outside.aval.shape) == len(inside.aval.shape)
 
 
 def _signature(equation: Any, inputs: Sequence[int | None]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import re
 from functools import cached_property
 from typing import Any
 
+from fitroom.backends.tensorflow.remat import is_recomputed
 from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep
 from fitroom.estimating.timeline import Phase
 
@@ -42,13 +43,13 @@ class TensorFlowScopes:
             return None
         if not self.training:
             return "forward"
-        if scope.startswith(_TAPE):
+        if scope.startswith(_TAPE) or is_recomputed(scope):
             return "backward"
         return self._phases.get(scope, "forward" if self._layer(scope) else None)
 
     def recomputes(self, scope: str) -> bool:
         """Whether the operation runs a part of the forward pass again, in the backward pass."""
-        return False
+        return is_recomputed(scope)
 
     def tells(self, scope: str) -> bool:
         """Whether a name says more than that it is part of the step."""

@@ -1,5 +1,7 @@
 """Functions that PyTorch takes apart in another way on CUDA than on the CPU."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +21,17 @@ def _scatter(indices: Any, values: Any, shape: Any) -> Any:
     return torch.zeros(tuple(shape), dtype=values.dtype, device=DEVICE)
 
 
+@contextmanager
+def scattered_at_once() -> Iterator[None]:
+    """For the time of the block Keras's `scatter` makes its result without going through the values one by one."""
+    own = keras_core.scatter
+    keras_core.scatter = _scatter
+    try:
+        yield
+    finally:
+        keras_core.scatter = own
+
+
 class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
     """Calls what CUDA would call, where the CPU would be given something else."""
 
@@ -36,13 +49,13 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
         torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
             params.query, params.attn_mask
         )
-        self._scatter = keras_core.scatter
-        keras_core.scatter = _scatter
+        self._scattering = scattered_at_once()
+        self._scattering.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         torch.backends.cuda.can_use_flash_attention = self._can_use_flash_attention
-        keras_core.scatter = self._scatter
+        self._scattering.__exit__(*error)
         super().__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,0 +1,58 @@
+"""Whether a dataclass that was read from a file holds what its annotations say."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+
+def check_types(value: Any) -> None:
+    """Raise TypeError where a field of a dataclass, or of one within it, is of another type than it is declared as.
+
+    An int is a float too, as in JSON; what an annotation says that is not known here is taken on trust.
+    """
+    kind: Any = type(value)
+    for name, annotation in _hints(kind).items():
+        found = getattr(value, name)
+        if not _is_of(found, annotation):
+            wanted = getattr(annotation, "__name__", str(annotation))
+            raise TypeError(f"`{name}` of {kind.__name__} must be {wanted}; it is {repr(found)[:80]}")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(kind)
+    except NameError:  # a name that is imported for type checkers alone
+        return {}
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _is_of(value: Any, annotation: Any) -> bool:
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of(value, part) for part in parts)
+    if origin is typing.Literal:
+        return value in parts
+    if origin is tuple:
+        ends = len(parts) == 2 and parts[1] is Ellipsis
+        if not isinstance(value, tuple) or not (ends or len(value) == len(parts)):
+            return False
+        return all(_is_of(one, parts[0] if ends else parts[number]) for number, one in enumerate(value))
+    if origin in (list, Sequence):
+        return isinstance(value, list | tuple) and all(_is_of(one, parts[0]) for one in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping) and all(_is_of(one, parts[1]) for one in value.values())
+    if not isinstance(annotation, type):
+        return True
+    if dataclasses.is_dataclass(annotation):
+        if not isinstance(value, annotation):
+            return False
+        check_types(value)
+        return True
+    if annotation in (int, float):
+        kinds = int if annotation is int else (int, float)
+        return isinstance(value, kinds) and not isinstance(value, bool)
+    return isinstance(value, annotation)
