@@ -4,8 +4,8 @@
     python benchmarks/same_predictions.py make after.jsonl --workers 2      # on the commit after, the same machine
     python benchmarks/same_predictions.py compare before.jsonl after.jsonl
 
-Each case of cases.py is predicted in a process of its own with caches off. `compare` looks at all but the seconds and the
-date; its exit code is 1 where anything else differs.
+Each case of cases.py is predicted in a process of its own with caches off. `compare` looks at all but the seconds and
+the date; its exit code is 1 where anything else differs.
 """
 
 import argparse
