@@ -26,10 +26,7 @@ error, so that a plain traceback and a notebook show them:
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from fitroom.recipe import Recipe
+from typing import Any, Literal
 
 
 class FitroomError(Exception):
@@ -65,15 +62,13 @@ class ModelError(InputError):
 class NothingFitsError(InputError):
     """No recipe brings a training step under the budget."""
 
-    def __init__(
-        self, message: str, *, smallest_bytes: int, recipe: "Recipe | None" = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, smallest_bytes: int, recipe: Any = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.smallest_bytes = smallest_bytes
         """The smallest budget that is known to do."""
 
         self.recipe = recipe
-        """The recipe that would do with it."""
+        """The `Recipe` that would do with it, or None."""
 
 
 class MissingExtraError(FitroomError):

@@ -4,8 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.remat.value import NAMES as REMAT_NAMES
-from fitroom.remat.value import Remat
+from fitroom.remat.value import REMAT_NAMES, Remat
 from fitroom.train.batch import cut_sizes
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")

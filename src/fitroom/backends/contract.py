@@ -13,10 +13,9 @@ from typing import Any, Literal, Protocol
 
 from fitroom.estimating.step import StepRequest, TracedStep
 from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
+from fitroom.train.batch import Batch, StepName
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
-StepName = Literal["train_step", "test_step", "predict_step"]
 
 
 @dataclass(frozen=True, kw_only=True)

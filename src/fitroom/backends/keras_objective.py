@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fitroom.backends.contract import StepName
 from fitroom.backends.keras_loss_kinds import Kind, divisor_of, is_kerass, is_separable, kind_of, may_mask
 from fitroom.backends.keras_served_losses import losses_served_by
 from fitroom.backends.keras_tried_losses import TRIED_SAMPLES, TriedLosses, check_added_losses, weight_of
 from fitroom.errors import ModelError
-from fitroom.train.batch import Batch
+from fitroom.train.batch import Batch, StepName
 
 
 class Objective:

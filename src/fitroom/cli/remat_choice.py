@@ -3,7 +3,7 @@
 import click
 
 from fitroom.errors import FitroomError
-from fitroom.remat.value import NAMES, Remat
+from fitroom.remat.value import REMAT_NAMES, Remat
 
 
 class RematChoice(click.ParamType):  # type: ignore[type-arg]
@@ -13,9 +13,9 @@ class RematChoice(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: str | Remat, param: click.Parameter | None, ctx: click.Context | None) -> str | Remat:
         """As `fitroom.Recipe` takes it."""
-        if isinstance(value, Remat) or value.lower() in NAMES:
+        if isinstance(value, Remat) or value.lower() in REMAT_NAMES:
             return value if isinstance(value, Remat) else value.lower()
         try:
             return Remat(budget=value)
         except FitroomError:
-            self.fail(f"{value!r} must be {', '.join(NAMES)}, or a size to come under such as 6GiB", param, ctx)
+            self.fail(f"{value!r} must be {', '.join(REMAT_NAMES)}, or a size to come under such as 6GiB", param, ctx)

@@ -10,7 +10,7 @@ from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completing import complete_gpus
 from fitroom.cli.remat_choice import RematChoice
 from fitroom.recipe import PRECISIONS
-from fitroom.remat.value import NAMES as REMAT_NAMES
+from fitroom.remat.value import REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 

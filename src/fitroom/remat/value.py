@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from fitroom.errors import InputError
 from fitroom.units import format_bytes, parse_bytes
 
-NAMES = ("none", "blocks")
+REMAT_NAMES = ("none", "blocks")
 """What `Recipe(remat=...)` may be besides a `Remat`."""
 
 

@@ -3,9 +3,12 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fitroom.train.structure import leaves, mapped
+
+StepName = Literal["train_step", "test_step", "predict_step"]
+"""The method of a Keras model that a step is carried out by."""
 
 
 @dataclass(frozen=True, kw_only=True)

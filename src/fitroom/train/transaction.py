@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from fitroom.backends.contract import Backend, StepName, Stepper
+from fitroom.backends.contract import Backend, Stepper
 from fitroom.errors import FreshStart, OutOfMemoryError
 from fitroom.recipe import Recipe
 from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch, cut_sizes
+from fitroom.train.batch import Batch, StepName, cut_sizes
 from fitroom.train.events import Events
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
