@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 from rich.console import Console
 
 import fitroom
-from fitroom.models.source import ModelSource, load_model
+from fitroom.keras_model.loading.source import ModelSource, load_model
 from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plot import save_plot
 

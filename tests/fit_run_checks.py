@@ -11,9 +11,9 @@ import pytest
 
 import fitroom
 from fit_checks import assert_same, dense_net, samples, weights_of
-from fitroom.backends.keras_optimizers import helpers_of
+from fitroom.keras_model.optimizers import helpers_of
+from fitroom.runs.writer import CheckpointWriter
 from fitroom.train.protect import unprotect
-from fitroom.train.run.writer import CheckpointWriter
 
 
 class Stop(Exception):  # noqa: N818

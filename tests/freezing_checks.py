@@ -4,8 +4,8 @@ import keras
 import pytest
 
 import fitroom
-from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
 from fitroom.errors import InputError, ModelError
+from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
 
 
 def nested_net():

@@ -8,8 +8,8 @@ import pytest
 
 import fitroom
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import find_card
 from fitroom.errors import InputError, ModelError, NothingFitsError
-from fitroom.estimating.cards import find_card
 from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import difference, model_digest
 from fitroom.planning.planner import Planner, Question

@@ -4,8 +4,8 @@ import keras
 import pytest
 
 import fitroom
-from fitroom.estimating.step import NO_LIMIT_BYTES
-from fitroom.planning.largest_batch import LargestBatch
+from fitroom.memory.step import NO_LIMIT_BYTES
+from fitroom.planning.max_batch import LargestBatch
 from fitroom.planning.result import Plan
 from fitroom.planning.room import room_of
 from fitroom.planning.variant import Variant

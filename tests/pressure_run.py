@@ -21,7 +21,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 import fitroom
-from fitroom.backends.tensorflow.program import Program
+from fitroom.backends.tensorflow.train.programs import Program
 from fitroom.planning.identity import model_digest
 from fitroom.train.transaction import Transaction
 from sample_plans import sample_plan

@@ -10,8 +10,8 @@ import fitroom
 from fitroom.backends.choose import current_backend
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
+from fitroom.events import listening
 from fitroom.report.progress_words import event_text
-from fitroom.train.events import listening
 from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
 from fitroom.watch.recorder import Recorder

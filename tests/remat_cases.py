@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from fitroom.train.batch import Batch
+from fitroom.batch import Batch
 
 SAMPLES, SIZE, CLASSES = 8, 8, 3
 

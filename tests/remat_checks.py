@@ -12,7 +12,7 @@ import pytest
 
 import fitroom
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_remat import Rematerialisation
+from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.remat.graph import functional_of, layer_graph
 from remat_cases import CASES, block, classifier, compiled, layers, pictures
 from step_cases import state_of

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import layers, losses, ops, optimizers, regularizers
 
-from fitroom.train.batch import Batch
+from fitroom.batch import Batch
 
 FIRST, LATER = 20, 11
 """The samples of a batch, and of a short last one."""

@@ -9,7 +9,7 @@ import pytest
 
 from fitroom.data import images, known_files
 from fitroom.data.kept import OnDisk
-from fitroom.estimating import cache
+from fitroom.memory import cache
 from sample_pictures import class_folders
 
 DIGESTS = [letter * 64 for letter in "abcd"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fitroom.backends.choose import installed_backends
-from fitroom.estimating import cache as kept
+from fitroom.memory import cache as kept
 from ready_process import ReadyProcess
 
 MODELS = '''

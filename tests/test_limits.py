@@ -8,8 +8,8 @@ import pytest
 from fitroom.backends.choose import limit_memory
 from fitroom.backends.jax import limit as limit_of_jax
 from fitroom.backends.tensorflow import limit as limit_of_tensorflow
-from fitroom.estimating.overhead import visible_bytes
-from fitroom.watch.nvml import LiveGpu
+from fitroom.cards.nvml import LiveGpu
+from fitroom.cards.overhead import visible_bytes
 from test_backend_contract import needs, run_python
 
 GIB = 2**30

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
+from fitroom.events import Events
 from fitroom.train import losses
-from fitroom.train.events import Events
 from fitroom.train.losses import LossWatch
 
 

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import find_card
+from fitroom.cards.catalogue import find_card
 from fitroom.planning.cards import CardPlan
+from fitroom.planning.option import Speed
 from fitroom.planning.result import Plan
-from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.notebook import plan_html
 from fitroom.report.plain import plain_text

@@ -7,7 +7,7 @@ from io import BytesIO, StringIO, TextIOWrapper
 import pytest
 from rich.console import Console, RenderableType
 
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
 from fitroom.report.terminal import Refusal, estimate_text, estimates_table
 from sample_estimates import GIB, MIB, estimate_of, estimate_of_layers, small_estimate

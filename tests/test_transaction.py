@@ -8,11 +8,10 @@ import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.stepper import SAMPLE_BYTES, FakeStepper
+from fitroom.batch import Batch
 from fitroom.errors import FreshStart, OutOfMemoryError
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.events import Events
+from fitroom.events import Events
+from fitroom.recipe import Recipe, Remat
 from fitroom.train.sizing import FIRST_STRETCH, Sizing
 from fitroom.train.transaction import Transaction
 

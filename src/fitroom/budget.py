@@ -51,7 +51,7 @@ class Budget:
 
 
 def _of_text(text: str, backend: str | None) -> Budget:
-    from fitroom.estimating.cards import find_card
+    from fitroom.cards.catalogue import find_card
 
     # Cards first: "3060" is a card people have, and no one trains in 3,060 bytes.
     try:
@@ -61,15 +61,15 @@ def _of_text(text: str, backend: str | None) -> Budget:
             return Budget(bytes=parse_bytes(text), source="given")
         except InputError:
             raise _not_a_budget(text, unknown.suggestions) from None
-    from fitroom.estimating.overhead import context_bytes
+    from fitroom.cards.overhead import context_bytes
 
     return _less_overhead(card.name, card.memory_bytes, context_bytes(card, backend))
 
 
 def _of_live_card(backend: str | None) -> Budget:
-    from fitroom.estimating.cards import Card, find_card
-    from fitroom.estimating.overhead import context_bytes
-    from fitroom.watch.nvml import live_gpus
+    from fitroom.cards.catalogue import Card, find_card
+    from fitroom.cards.nvml import live_gpus
+    from fitroom.cards.overhead import context_bytes
 
     gpus = live_gpus()
     if not gpus:

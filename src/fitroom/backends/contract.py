@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch, StepName
+from fitroom.batch import Batch, StepName
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Remat
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
 

@@ -2,8 +2,8 @@
 
 import importlib
 
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import context_bytes, visible_bytes
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import context_bytes, visible_bytes
 from fitroom.units import format_bytes
 
 _NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}

@@ -8,8 +8,7 @@ from fitroom.classify.options import TrainOptions
 from fitroom.classify.precision import Precision
 from fitroom.planning.identity import model_digest, renamed
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
+from fitroom.recipe import Recipe, Remat
 from fitroom.report.plan_words import recipe_words
 
 _ASKED_OF_THE_PLAN = ("budget", "gpu", "micro_batch", "keep", "allow", "prefer")

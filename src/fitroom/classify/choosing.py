@@ -11,11 +11,10 @@ from fitroom.classify.options import AUTO, TrainOptions
 from fitroom.classify.phases import Phase
 from fitroom.classify.precision import Precision, choose_precision, freed_why
 from fitroom.errors import FitroomError, NothingFitsError
-from fitroom.models.source import ModelSource
+from fitroom.keras_model.loading.source import ModelSource
 from fitroom.planning.plan import plan
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
+from fitroom.recipe import Recipe, Remat
 
 
 @dataclass(frozen=True, kw_only=True)

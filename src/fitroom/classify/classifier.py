@@ -62,7 +62,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
     start_machine(machine_backend, budget=None, gpu=None, say=lambda text: None)
     from fitroom.classify.network import Network
     from fitroom.classify.publish import make_plain
-    from fitroom.models.source import ModelSource, load_model
+    from fitroom.keras_model.loading.source import ModelSource, load_model
 
     model = load_model(ModelSource(text=str(file), unsafe=unsafe, values=True))
     network = Network(model=model, weights=OWN_WEIGHTS, has_learnt=True)

@@ -10,7 +10,7 @@ from fitroom.classify.choice import Choice
 from fitroom.classify.machine import Machine
 from fitroom.classify.network import Network
 from fitroom.classify.options import IMAGENET, NO_WEIGHTS, OWN_WEIGHTS, TrainOptions
-from fitroom.train.run.fingerprint import current_versions
+from fitroom.keras_model.fingerprint import current_versions
 
 
 def job_of(

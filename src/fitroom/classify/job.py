@@ -13,8 +13,8 @@ from fitroom.classify.options import TrainOptions
 from fitroom.classify.times import timed
 from fitroom.classify.weights import check_there
 from fitroom.errors import FitroomError, InputError, message_of
-from fitroom.train.run.lock import FolderLock
-from fitroom.train.run.place import JOB_FILE, LOCK_FILE, RUN_FILE, check_place, check_writable, not_writable
+from fitroom.runs.lock import FolderLock
+from fitroom.runs.place import JOB_FILE, LOCK_FILE, RUN_FILE, check_place, check_writable, not_writable
 from fitroom.watch.listener import Listener
 
 

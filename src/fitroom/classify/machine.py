@@ -9,13 +9,13 @@ from fitroom.backends.contract import Backend, Device
 from fitroom.backends.quiet import quieten
 from fitroom.backends.silence import silenced
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
 from fitroom.report.words import backend_name
 from fitroom.units import format_bytes
 from fitroom.watch.device_note import device_note
-from fitroom.watch.nvml import LiveGpu, live_gpus
 
 Say = Callable[[str], None]
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fitroom.backends.keras_twin import without_values
 from fitroom.classify.normalisation import normalisation_of
 from fitroom.classify.options import IMAGENET, NO_WEIGHTS, OWN_WEIGHTS
 from fitroom.classify.weights import imagenet_or_refuse, read_weights
 from fitroom.errors import InputError, ModelError
-from fitroom.models.application import application_name, build_features
-from fitroom.models.function import takes_image_size
-from fitroom.models.source import ModelSource, kind_of, load_model
+from fitroom.keras_model.loading.application import application_name, build_features
+from fitroom.keras_model.loading.function import takes_image_size
+from fitroom.keras_model.loading.source import ModelSource, kind_of, load_model
+from fitroom.keras_model.twin import without_values
 
 _DROPOUT = 0.2
 _NORMALISING = ("Rescaling", "Normalization")

@@ -56,7 +56,7 @@ def normalisation_of(name: str) -> Normalisation:
 
 def _preprocess_input(name: str) -> Any:
     """The function beside the model's own, in the same module."""
-    from fitroom.models.application import application_names
+    from fitroom.keras_model.loading.application import application_names
 
     return sys.modules[application_names()[name].__module__].preprocess_input
 

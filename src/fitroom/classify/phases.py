@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.keras_freezing import freeze_first
 from fitroom.classify.network import Network
 from fitroom.classify.records import MODEL_FILE
 from fitroom.errors import InputError
-from fitroom.models.keras_archive import damage_of
-from fitroom.train.run.checkpoint import has_checkpoint
-from fitroom.train.run.durable import load_weights, read_json, sync_folder
-from fitroom.train.run.lock import take_lock
-from fitroom.train.run.place import LOCK_FILE, RUN_FILE, not_written, read_run
+from fitroom.files.durable import load_weights, read_json, sync_folder
+from fitroom.keras_model.freezing import freeze_first
+from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.runs.checkpoint import has_checkpoint
+from fitroom.runs.lock import take_lock
+from fitroom.runs.place import LOCK_FILE, RUN_FILE, not_written, read_run
 
 _HEAD = "head.keras"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.keras_optimizers import optimizer_class
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, is_asked_again
 from fitroom.classify.choosing import Chooser
@@ -19,7 +18,8 @@ from fitroom.classify.phases import Phase, phases_of
 from fitroom.classify.pictures import load_pictures
 from fitroom.classify.precision import Precision
 from fitroom.classify.seed import set_seed
-from fitroom.models.source import ModelSource
+from fitroom.keras_model.loading.source import ModelSource
+from fitroom.keras_model.optimizers import optimizer_class
 from fitroom.watch.listener import Listener
 
 

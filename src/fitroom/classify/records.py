@@ -11,13 +11,13 @@ from fitroom.backends.choose import INSTALLABLE
 from fitroom.classify.choice import Choice
 from fitroom.classify.options import check_kept, difference, resume_command
 from fitroom.errors import InputError, message_of
-from fitroom.estimating.result import Estimate
-from fitroom.models.keras_archive import damage_of
+from fitroom.files.durable import read_json, save_whole, write_json, written_whole
+from fitroom.files.json_lines import finite, read_lines
+from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.memory.estimate import Estimate
 from fitroom.recipe import PRECISIONS
-from fitroom.train.run.durable import read_json, save_whole, write_json, written_whole
-from fitroom.train.run.json_lines import finite, read_lines
-from fitroom.train.run.lock import is_locked
-from fitroom.train.run.place import JOB_FILE, LOCK_FILE, check_fields, not_written
+from fitroom.runs.lock import is_locked
+from fitroom.runs.place import JOB_FILE, LOCK_FILE, check_fields, not_written
 
 FORMAT = 1
 RESULTS_FILE, MODEL_FILE, ESTIMATE_FILE, SKIPPED_FILE = "results.json", "model.keras", "estimate.json", "skipped.jsonl"

@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.keras_optimizers import optimizer_class
+from fitroom.keras_model.optimizers import optimizer_class
 
 _FINE_TUNING = 0.1
 _WARM_UP = 0.05

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fitroom.train.run.durable import read_json, write_json
+from fitroom.files.durable import read_json, write_json
 
 TIMES_FILE = "times.json"
 

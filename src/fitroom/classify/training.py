@@ -11,7 +11,7 @@ from fitroom.classify.phases import Phase, earlier_history, is_over, turn
 from fitroom.classify.preparation import Prepared
 from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
-from fitroom.train.events import listening
+from fitroom.events import listening
 from fitroom.train.fit import fit
 from fitroom.watch.listener import Listener
 from fitroom.watch.recorder import TENSORBOARD, Recorder

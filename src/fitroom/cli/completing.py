@@ -25,7 +25,7 @@ def complete_models(ctx: click.Context, param: click.Parameter, typed: str) -> l
 
 def complete_gpus(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     """Names of cards, in lower case and without blanks: shells cut words at blanks."""
-    from fitroom.estimating.cards import all_cards
+    from fitroom.cards.catalogue import all_cards
 
     return _beginning(typed, (re.sub(r"[^a-z0-9]+", "-", card.name.lower()) for card in all_cards()))
 

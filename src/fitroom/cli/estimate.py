@@ -87,7 +87,7 @@ def command(
     fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 where it does not fit
     """
     from fitroom.cli.estimate_job import EstimateJob
-    from fitroom.estimating.result import Estimate
+    from fitroom.memory.estimate import Estimate
 
     everywhere = (backend or "").lower() == ALL
     if plot and (everywhere or len(batch_size) > 1):

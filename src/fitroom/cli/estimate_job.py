@@ -16,16 +16,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten_for_estimates
-from fitroom.backends.vendor import check_nvidia
+from fitroom.cards.vendor import check_nvidia
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
-from fitroom.estimating.result import Estimate
 from fitroom.input_sizes import known_sizes
-from fitroom.models.resizing import load_resizable
-from fitroom.models.source import ModelSource, check_model
+from fitroom.keras_model.loading.resizing import load_resizable
+from fitroom.keras_model.loading.source import ModelSource, check_model
+from fitroom.keras_model.optimizers import check_optimizer
+from fitroom.memory.estimate import Estimate
 from fitroom.recipe import Recipe
 from fitroom.report.comparison import Cell, Refusal
 from fitroom.units import parse_bytes

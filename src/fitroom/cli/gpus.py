@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, all_cards, find_card
+from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import Card, all_cards, find_card
 from fitroom.report.facts import BACKENDS, capability_words, card_lines, tera, text_of
 from fitroom.units import format_bytes
-from fitroom.watch.nvml import LiveGpu, live_gpus
 
 WIDTH = 100
 

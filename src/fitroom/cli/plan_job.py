@@ -5,24 +5,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten, quieten_for_estimates
-from fitroom.backends.vendor import check_nvidia
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.nvml import live_gpus
+from fitroom.cards.vendor import check_nvidia
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
 from fitroom.input_sizes import known_sizes
-from fitroom.models.source import ModelSource, check_model, kind_of
+from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
+from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.cards import CardPlan, plan_for_cards
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.option import Option
 from fitroom.planning.plan import plan
 from fitroom.planning.planner import AUTO, Question
 from fitroom.planning.result import Plan
 from fitroom.planning.room import room_of
+from fitroom.planning.variant import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.recipe import PRECISIONS
-from fitroom.watch.nvml import live_gpus
 
 Say = Callable[[str], None]
 
@@ -110,7 +110,7 @@ class PlanJob:
 
     def _question(self, say: Say) -> dict[str, Any]:
         """What is to be trained, as `fitroom.plan` takes it."""
-        from fitroom.models.resizing import load_resizable
+        from fitroom.keras_model.loading.resizing import load_resizable
 
         say(f"building {self.model}")
         source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)

@@ -3,7 +3,7 @@
 import click
 
 from fitroom.errors import FitroomError
-from fitroom.remat.value import REMAT_NAMES, Remat
+from fitroom.recipe import REMAT_NAMES, Remat
 
 
 class RematChoice(click.ParamType):  # type: ignore[type-arg]

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import fitroom
 from fitroom.environment import tensorflow_compiler_folder
-from fitroom.estimating import cache
-from fitroom.models import function
+from fitroom.keras_model.loading import function
+from fitroom.memory import cache
 
 Answer = TypeVar("Answer")
 

@@ -10,8 +10,7 @@ from fitroom.cli import shared_options as shared
 from fitroom.cli.backend_line import choose_and_say
 from fitroom.cli.completing import complete_models
 from fitroom.cli.output import stdout_for_results
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
+from fitroom.recipe import Recipe, Remat
 
 _EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
 
@@ -47,8 +46,8 @@ def command(
     fitroom segments model.keras --json
     """
     from fitroom.backends.quiet import quieten
-    from fitroom.models.resizing import load_resizable
-    from fitroom.models.source import ModelSource, check_model
+    from fitroom.keras_model.loading.resizing import load_resizable
+    from fitroom.keras_model.loading.source import ModelSource, check_model
 
     Recipe(precision=precision)  # raises where there is no such precision
     check_model(model)
@@ -72,9 +71,9 @@ def command(
 
 
 def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:
-    from fitroom.backends.keras_layers import precision_of
-    from fitroom.backends.keras_precision import in_precision
-    from fitroom.backends.keras_remat import resident_bytes
+    from fitroom.keras_model.layers import precision_of
+    from fitroom.keras_model.precision import in_precision
+    from fitroom.keras_model.recompute import resident_bytes
     from fitroom.remat.choice import Choice
     from fitroom.remat.outline import outline_of
 

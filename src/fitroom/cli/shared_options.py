@@ -9,8 +9,7 @@ import click
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completing import complete_gpus
 from fitroom.cli.remat_choice import RematChoice
-from fitroom.recipe import PRECISIONS
-from fitroom.remat.value import REMAT_NAMES
+from fitroom.recipe import PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.classify import records
 from fitroom.classify.job import ensure_report
 from fitroom.classify.options import TrainOptions, resume_command
@@ -23,8 +22,9 @@ from fitroom.cli.picture_sizes import PixelsOrAuto
 from fitroom.cli.run_place import choose_run, finished_words
 from fitroom.cli.views import open_view
 from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterrupted
-from fitroom.models.source import check_model
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
+from fitroom.keras_model.loading.source import check_model
+from fitroom.keras_model.optimizers import check_optimizer
+from fitroom.planning.variant import ALLOWABLE, KEEPABLE
 
 _EPILOG = (
     "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "

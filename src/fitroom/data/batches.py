@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.data.reader import Reader
-from fitroom.train.sources.passes import generator
+from fitroom.inputs.passes import generator
 
 AHEAD_BYTES = 256 * 1024**2
 """Of batches that are made before they are asked for. One is, however large."""

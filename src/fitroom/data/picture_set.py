@@ -7,8 +7,8 @@ import keras
 
 from fitroom.data.batches import BatchMaker, BatchNumber
 from fitroom.data.source import PictureSource
-from fitroom.train.events import Events
-from fitroom.train.sources.batches import no_memory_for
+from fitroom.events import Events
+from fitroom.inputs.batches import no_memory_for
 
 
 class PictureSet(keras.utils.PyDataset):  # type: ignore[misc]

@@ -14,8 +14,8 @@ from fitroom.data.split import Picture
 from fitroom.data.varied import varied
 from fitroom.data.walk import shown
 from fitroom.errors import InputError
-from fitroom.train.events import Events
-from fitroom.train.sources.passes import generator
+from fitroom.events import Events
+from fitroom.inputs.passes import generator
 
 
 @dataclass(kw_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from fitroom.batch import Batch
 from fitroom.data.batches import BatchMaker, BatchNumber
-from fitroom.train.batch import Batch
-from fitroom.train.sources.batches import Batches
-from fitroom.train.sources.contract import Resumes
-from fitroom.train.sources.host import batch_of
-from fitroom.train.sources.passes import Window, warn_of_end, window
+from fitroom.inputs.batches import Batches
+from fitroom.inputs.contract import Resumes
+from fitroom.inputs.host import batch_of
+from fitroom.inputs.passes import Window, warn_of_end, window
 
 
 class PictureSource:

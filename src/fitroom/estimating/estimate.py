@@ -7,16 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.default_share import share_note
-from fitroom.backends.unheard import tensorflow_unheard
+from fitroom.backends.quiet_import import tensorflow_unheard
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.overhead import context_bytes
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
-from fitroom.estimating.overhead import context_bytes
-from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
-from fitroom.estimating.step import NO_LIMIT_BYTES, StepRequest
 from fitroom.input_sizes import InputShape, known_sizes
-from fitroom.recipe import Recipe, recipe_of
-from fitroom.remat.value import Remat
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.step import NO_LIMIT_BYTES, StepRequest
+from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def estimate(
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.backends.keras_symbolic import symbolic_calls
+    from fitroom.keras_model.symbolic import symbolic_calls
 
     started = time.perf_counter()
     batch_size = whole_number(batch_size)
@@ -121,7 +120,7 @@ def estimate(
 def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     if recipe.frozen_layers is None:
         return nullcontext()
-    from fitroom.backends.keras_freezing import frozen_first  # it brings NumPy
+    from fitroom.keras_model.freezing import frozen_first  # it brings NumPy
 
     return frozen_first(model, recipe.frozen_layers)
 
@@ -159,7 +158,7 @@ def whole_number(batch_size: Any) -> int:
 
 def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
     """The card named, or the one in this machine, or else the default; and what to say of the choice."""
-    from fitroom.watch.nvml import live_gpus
+    from fitroom.cards.nvml import live_gpus
 
     if isinstance(gpu, Card):
         return gpu, ()

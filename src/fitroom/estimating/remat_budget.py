@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fitroom.backends.keras_remat import resident_bytes
 from fitroom.errors import InputError
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.recipe import Recipe
+from fitroom.keras_model.recompute import resident_bytes
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Recipe, Remat
 from fitroom.remat.choice import Choice
 from fitroom.remat.cover import Cover
-from fitroom.remat.value import Remat
 from fitroom.units import format_bytes
 
 MOST_ESTIMATES = 6

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fitroom.errors import CompilerError
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Kind
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Kind
 
 if TYPE_CHECKING:
     from fitroom.backends.contract import Backend

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, all_cards, find_card
 from fitroom.errors import NothingFitsError
-from fitroom.estimating.cards import Card, all_cards, find_card
 from fitroom.planning.option import Option
 from fitroom.planning.planner import Planner, Question, Say
 from fitroom.planning.room import Room
@@ -51,7 +51,7 @@ def plan_for_cards(
 ) -> list[CardPlan]:
     """One answer a card, those with the least memory first."""
     from fitroom.backends.choose import current_backend
-    from fitroom.backends.keras_symbolic import symbolic_calls
+    from fitroom.keras_model.symbolic import symbolic_calls
 
     backend = current_backend().name
     with symbolic_calls():

@@ -3,11 +3,11 @@
 from functools import cached_property
 from typing import Any
 
-from fitroom.backends.keras_precision import in_precision
+from fitroom.keras_model.precision import in_precision
+from fitroom.recipe import Remat
 from fitroom.remat.choice import Choice
 from fitroom.remat.cover import Cover, cover_of
 from fitroom.remat.graph import functional_of
-from fitroom.remat.value import Remat
 
 _STEP = 1.01
 """Budgets that differ by less are one: a search for each would be time spent on nothing."""

@@ -16,6 +16,6 @@ def freeze(model: "keras.Model", number: int) -> None:
         >>> model.compile("adam", "sparse_categorical_crossentropy")  # doctest: +SKIP
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
-    from fitroom.backends.keras_freezing import freeze_first
+    from fitroom.keras_model.freezing import freeze_first
 
     freeze_first(model, number)

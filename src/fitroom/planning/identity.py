@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fitroom.remat.value import Remat
-from fitroom.train.run.fingerprint import layer_lines, variable_lines
+from fitroom.keras_model.fingerprint import layer_lines, variable_lines
+from fitroom.recipe import Remat
 
 _NUMBERED = re.compile(r"(?P<base>.*?)(?:_(?P<number>\d+))?(?P<again>#\d+)?")
 """A name as Keras numbers it, and as a graph counts the calls of one layer: "add_3", "dense#2"."""

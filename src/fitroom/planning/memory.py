@@ -8,7 +8,7 @@ line better where the search is looking.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from fitroom.planning.candidate import Candidate
+from fitroom.planning.candidates import Candidate
 from fitroom.planning.variant import Variant
 
 # Median of the required bytes over the counted ones, of the cases in benchmarks/cases.py; single models are up to 1.5

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.unheard import tensorflow_unheard
+from fitroom.backends.quiet_import import tensorflow_unheard
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError
-from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import whole_number
 from fitroom.input_sizes import InputShape, known_sizes
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.result import Plan
+from fitroom.planning.variant import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.units import format_bytes
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def plan(
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.backends.keras_symbolic import symbolic_calls
+    from fitroom.keras_model.symbolic import symbolic_calls
     from fitroom.planning.planner import Planner, Question
     from fitroom.planning.room import room_of
 

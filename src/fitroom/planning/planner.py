@@ -4,27 +4,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fitroom.backends.compile_choice import jit_choice
-from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
-from fitroom.backends.keras_layers import can_be_jitted
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError, ModelError, NothingFitsError, UnknownNameError
-from fitroom.estimating.cards import Card
 from fitroom.estimating.estimate import estimate
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.step import NO_LIMIT_BYTES
-from fitroom.planning.candidate import Candidate
-from fitroom.planning.choosing import Priced, has_enough
+from fitroom.keras_model.compile_choice import jit_choice
+from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
+from fitroom.keras_model.layers import can_be_jitted
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.step import NO_LIMIT_BYTES
+from fitroom.planning.candidates import Candidate, Priced, has_enough
 from fitroom.planning.covers import Covers
-from fitroom.planning.knobs import FROZEN_PARTS, LEAN_OPTIMIZERS
 from fitroom.planning.memory import Memory
-from fitroom.planning.option import Option
+from fitroom.planning.option import Option, Speed
 from fitroom.planning.result import Plan
 from fitroom.planning.room import Room
 from fitroom.planning.search import EstimateOf, Search
-from fitroom.planning.speed import Speed
 from fitroom.planning.subject import Subject
-from fitroom.planning.variant import Variant
+from fitroom.planning.variant import FROZEN_PARTS, LEAN_OPTIMIZERS, Variant
 from fitroom.planning.why import why_this
 from fitroom.recipe import PRECISIONS
 
@@ -78,9 +75,9 @@ class Planner:
 
     def __init__(self, question: Question, room: Room, say: Say, estimate: EstimateOf | None = None) -> None:
         from fitroom.backends.choose import current_backend
-        from fitroom.backends.keras_layers import precision_of
-        from fitroom.backends.keras_objective import Objective
-        from fitroom.backends.keras_state import has_batch_statistics
+        from fitroom.keras_model.layers import precision_of
+        from fitroom.keras_model.objective import Objective
+        from fitroom.keras_model.state import has_batch_statistics
 
         self._question, self._room, self._say = question, room, say
         self._estimate = estimate or self._estimated
@@ -190,7 +187,7 @@ class Planner:
 
     def _why_not_in(self, precision: str) -> str | None:
         """Why the model cannot be estimated in another precision, where it was left free."""
-        from fitroom.backends.keras_twin import twin_in_precision
+        from fitroom.keras_model.twin import twin_in_precision
 
         if precision not in self._refusals:
             try:
@@ -346,7 +343,7 @@ def precision_for(card: Card) -> str:
 
 def _with_a_card(error: NothingFitsError, backend: str, and_why: str | None) -> NothingFitsError:
     """The error with the smallest card of the catalogue that would do, and with what else could not be."""
-    from fitroom.estimating.cards import all_cards
+    from fitroom.cards.catalogue import all_cards
 
     rooms = [(Budget.of(card.name, backend=backend).bytes, card) for card in all_cards() if card.vendor == "NVIDIA"]
     enough = [(size, card) for size, card in rooms if size >= error.smallest_bytes]

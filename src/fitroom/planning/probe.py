@@ -26,8 +26,8 @@ def seconds_of_step(model: Any, batch_size: int, recipe: Recipe, *, optimizer: A
 def _twin(model: Any, optimizer: Any, loss: Any, frozen_layers: int | None) -> Any:
     import keras
 
-    from fitroom.backends.keras_freezing import freeze_first
-    from fitroom.backends.prepared import DEFAULT_OPTIMIZER, default_loss
+    from fitroom.keras_model.freezing import freeze_first
+    from fitroom.keras_model.prepared import DEFAULT_OPTIMIZER, default_loss
 
     twin = keras.models.clone_model(model)
     if frozen_layers:
@@ -47,7 +47,7 @@ def _batch(model: Any, batch_size: int, recipe: Recipe) -> tuple[Any, Any]:
     import keras
     import numpy as np
 
-    from fitroom.backends.keras_batch import input_specs, target_specs
+    from fitroom.keras_model.input_batch import input_specs, target_specs
 
     specs = input_specs(model, batch_size, Recipe(input_dtype=recipe.input_dtype))
 

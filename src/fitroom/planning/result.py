@@ -7,12 +7,11 @@ from typing import Any
 
 from fitroom.budget import Budget
 from fitroom.errors import InputError
-from fitroom.estimating.result import Estimate
-from fitroom.field_types import check_types
-from fitroom.planning.option import Change, Option
-from fitroom.planning.speed import Speed
+from fitroom.files.durable import read_json, write_json
+from fitroom.files.field_types import check_types
+from fitroom.memory.estimate import Estimate
+from fitroom.planning.option import Change, Option, Speed
 from fitroom.recipe import PRECISIONS, Recipe
-from fitroom.train.run.durable import read_json, write_json
 
 SCHEMA_VERSION = 1
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fitroom.backends.default_share import share_note
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, find_card
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import Card, find_card
 from fitroom.estimating.estimate import choose_card
 from fitroom.units import format_bytes
 
@@ -39,7 +39,7 @@ def room_of(budget: Budget | int | str | None, gpu: str | Card | None, backend: 
         gpu = _card_named(budget)
     card, notes = choose_card(gpu)
     if budget is None:
-        from fitroom.watch.nvml import live_gpus
+        from fitroom.cards.nvml import live_gpus
 
         notes = (*notes, *share_note(card, backend))
         is_here = gpu is None and bool(live_gpus())

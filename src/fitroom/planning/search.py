@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.errors import NothingFitsError
-from fitroom.estimating.result import Estimate
-from fitroom.planning.candidate import Candidate
-from fitroom.planning.choosing import Priced, best_of, frontier_of, has_enough, passed_over
+from fitroom.memory.estimate import Estimate
+from fitroom.planning.candidates import Candidate, Priced, best_of, frontier_of, has_enough, passed_over
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Change
 from fitroom.planning.room import Room

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fitroom.backends.keras_remat import resident_bytes
-from fitroom.planning.candidate import Candidate
+from fitroom.batch import cut_sizes
+from fitroom.keras_model.recompute import resident_bytes
+from fitroom.planning.candidates import Candidate
 from fitroom.planning.covers import Covers
 from fitroom.planning.variant import Variant
 from fitroom.remat.cover import Cover
 from fitroom.remat.shapes import num_bytes
-from fitroom.train.batch import cut_sizes
 
 SecondsOfStep = Callable[..., float]
 """`StepTime.seconds`."""

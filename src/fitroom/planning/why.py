@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fitroom.planning.choosing import ABOUT_AS_FAST, FEW_SAMPLES, Priced, best_of, has_enough
+from fitroom.planning.candidates import ABOUT_AS_FAST, FEW_SAMPLES, Priced, best_of, has_enough
 from fitroom.planning.search import Search
 from fitroom.units import format_bytes
 

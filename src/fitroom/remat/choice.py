@@ -4,12 +4,12 @@ from functools import cached_property
 from typing import Any
 
 from fitroom.errors import InputError, ModelError, UnknownNameError
+from fitroom.recipe import Remat
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.cover import Cover, cover_of
 from fitroom.remat.graph import LayerGraph, functional_of, layer_graph
 from fitroom.remat.search import Search
 from fitroom.remat.segment import Segment
-from fitroom.remat.value import Remat
 from fitroom.units import format_bytes
 
 BLOCKS_ABOVE_SMALLEST = 1.25

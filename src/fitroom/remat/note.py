@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fitroom.recipe import Remat
 from fitroom.remat.choice import Choice
 from fitroom.remat.graph import functional_of
-from fitroom.remat.value import Remat
 
 
 def remat_note(model: Any, remat: str | Remat | None) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Small values for people: a budget, a card, the largest batches. The same lines for `print` and for a notebook."""
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import context_bytes
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import context_bytes
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.units import format_bytes
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report import marks, words
 from fitroom.report.canvas import FileFormat, painted
 from fitroom.report.columns import columns, phase_bands

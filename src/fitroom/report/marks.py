@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fitroom.estimating.timeline import PHASES, Kind
+from fitroom.memory.timeline import PHASES, Kind
 from fitroom.report.columns import Columns, PhaseBand
 from fitroom.report.palette import ALARM, INK, KIND_COLOURS, LINE, MUTED, PAPER, PHASE_COLOURS
 from fitroom.units import format_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
 from fitroom.report import plan_words, words

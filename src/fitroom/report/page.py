@@ -5,7 +5,7 @@ from html import escape
 from string import Template
 
 from fitroom import __version__
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report import words
 from fitroom.report.columns import columns
 from fitroom.report.figure import NARROW, WIDE, Layout, draw

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fitroom.errors import InputError
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report.canvas import FileFormat
 from fitroom.report.figure import ALONE, draw
 from fitroom.report.page import page

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fitroom.remat.value import Remat
+from fitroom.recipe import Remat
 from fitroom.report.words import backend_name
 from fitroom.units import format_bytes
 

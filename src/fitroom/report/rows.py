@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from fitroom.estimating.result import Estimate, LayerBytes
+from fitroom.memory.estimate import Estimate, LayerBytes
 from fitroom.report.columns import columns
 from fitroom.report.palette import KIND_COLOURS
 from fitroom.report.words import percent

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Moment
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Moment
 from fitroom.report.columns import columns, phase_bands
 from fitroom.report.palette import KIND_COLOURS
 from fitroom.report.run_chart import Chart, Series, Unit, written

@@ -2,9 +2,9 @@
 
 from html import escape
 
+from fitroom.cards.catalogue import find_card
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report.markup import details
 from fitroom.report.rows import kind_rows, layer_rows
 from fitroom.report.run_charts import memory_charts

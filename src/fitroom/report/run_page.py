@@ -8,6 +8,7 @@ from string import Template
 from typing import TypeVar
 
 from fitroom import __version__
+from fitroom.files.durable import written_whole
 from fitroom.report import run_result_sections, run_sections
 from fitroom.report.chart_script import chart_script, hash_of
 from fitroom.report.markup import asset, script_json
@@ -19,8 +20,7 @@ from fitroom.report.run_recipe import recipe, where
 from fitroom.report.run_record import OTHER_SHAPE, Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
-from fitroom.train.run.durable import written_whole
-from fitroom.train.run.place import not_writable
+from fitroom.runs.place import not_writable
 
 REPORT_FILE = "report.html"
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fitroom.errors import InputError
-from fitroom.estimating.result import Estimate
+from fitroom.files.durable import read_json
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
 from fitroom.report.run_readings import Readings, finite, thinned
 from fitroom.report.run_results import Results
-from fitroom.train.run.durable import read_json
-from fitroom.train.run.place import LOCK_FILE, RUN_FILE, read_run
+from fitroom.runs.place import LOCK_FILE, RUN_FILE, read_run
 
 if TYPE_CHECKING:
     from fitroom.report.run_report import Report
@@ -172,7 +172,7 @@ class _Reader:
 def _state(folder: Path, facts: dict[str, Any]) -> RunState:
     if facts["state"] == "finished":
         return "finished"
-    from fitroom.train.run.lock import is_locked
+    from fitroom.runs.lock import is_locked
 
     match is_locked(folder / LOCK_FILE):
         case True:

@@ -8,13 +8,13 @@ import operator
 from dataclasses import replace
 from typing import Any
 
-from fitroom.backends.keras_state import needs_a_batch
+from fitroom.batch import Batch
 from fitroom.errors import InputError
+from fitroom.inputs import Source, source_of
+from fitroom.keras_model.state import needs_a_batch
 from fitroom.recipe import Recipe
-from fitroom.train.batch import Batch
 from fitroom.train.keras_settings import callback_list, limit_steps
 from fitroom.train.loop import as_floats, brought_ahead, evaluate_batches, executions
-from fitroom.train.sources import Source, source_of
 from fitroom.train.training import check_model, new_transaction
 from fitroom.train.transaction import Transaction
 

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from fitroom.errors import OutOfMemoryError
-from fitroom.train.events import Events
+from fitroom.events import Events
+from fitroom.inputs.batches import Batches
+from fitroom.inputs.contract import Source
+from fitroom.inputs.prefetch import Prefetched, prefetched
 from fitroom.train.losses import LossWatch
-from fitroom.train.sources.batches import Batches
-from fitroom.train.sources.contract import Source
-from fitroom.train.sources.prefetch import Prefetched, prefetched
 from fitroom.train.transaction import Transaction
 
 

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from fitroom.backends.contract import Backend
-from fitroom.train.events import Events
+from fitroom.events import Events
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 """On a card, reading a number may wait for all the work that is queued: not after every batch."""

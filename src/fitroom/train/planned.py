@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_freezing import layers_with_weights, num_frozen
-from fitroom.backends.keras_layers import precision_of
+from fitroom.batch import Batch, leaves
 from fitroom.errors import InputError, ModelError
 from fitroom.input_sizes import InputShape
+from fitroom.keras_model.freezing import layers_with_weights, num_frozen
+from fitroom.keras_model.layers import precision_of
 from fitroom.planning.identity import difference, model_digest, renamed
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
+from fitroom.recipe import Recipe, Remat
 from fitroom.remat.graph import functional_of
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.structure import leaves
 
 KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
 """Those of a recipe that a training turns by itself."""

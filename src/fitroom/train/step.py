@@ -23,7 +23,7 @@ class Step:
     """
 
     def __init__(self, model: Any, *, recipe: Recipe | None = None, plan: "Plan | str | Path | None" = None) -> None:
-        from fitroom.backends.keras_precision import Precision
+        from fitroom.keras_model.precision import Precision
         from fitroom.train.planned import opened, recipes_of
         from fitroom.train.training import check_model, check_one_of, new_transaction
 

@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_batch import open_note
-from fitroom.backends.keras_precision import in_precision
-from fitroom.backends.keras_state import has_batch_statistics, needs_a_batch
+from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
+from fitroom.events import Events
 from fitroom.input_sizes import InputShape
+from fitroom.inputs import Source, orders_batches, source_of, split_validation, unpack
+from fitroom.inputs.arrays import ArraySource
+from fitroom.keras_model.input_batch import open_note
+from fitroom.keras_model.precision import in_precision
+from fitroom.keras_model.state import has_batch_statistics, needs_a_batch
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe, recipe_of
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.events import Events
+from fitroom.recipe import Recipe, Remat, recipe_of
+from fitroom.train.keeper import OpenedRun, kept_run
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Keeper, Loop, Validation
 from fitroom.train.planned import KNOBS_OF_FIT, check_batches, opened, recipes_of, sample_shapes
-from fitroom.train.run.keeper import OpenedRun, kept_run
-from fitroom.train.sources import Source, orders_batches, source_of, split_validation, unpack
-from fitroom.train.sources.arrays import ArraySource
 from fitroom.train.transaction import Transaction, prepare
 
 

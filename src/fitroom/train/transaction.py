@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from fitroom.backends.contract import Backend, Stepper
+from fitroom.batch import Batch, StepName, cut_sizes
 from fitroom.errors import FreshStart, OutOfMemoryError
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch, StepName, cut_sizes
-from fitroom.train.events import Events
+from fitroom.events import Events
+from fitroom.recipe import Recipe, Remat
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from fitroom.backends.contract import Backend
-from fitroom.watch.nvml import all_gpus
+from fitroom.cards.nvml import all_gpus
 
 _CUDA_OF_JAX = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _JAX_FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")

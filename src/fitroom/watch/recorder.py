@@ -9,13 +9,13 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
-from fitroom.backends.keras_learning_rate import LearningRate
+from fitroom.files.growing_files import GrowingFiles
+from fitroom.files.json_lines import append_line, finite
+from fitroom.keras_model.optimizers import LearningRate
 from fitroom.recipe import Recipe
 from fitroom.train.loop import as_floats
-from fitroom.train.run.json_lines import append_line, finite
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
-from fitroom.watch.growing_files import GrowingFiles
 from fitroom.watch.listener import Listener
 from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
 from fitroom.watch.steady_rate import SteadyRate

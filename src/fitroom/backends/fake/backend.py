@@ -8,9 +8,9 @@ from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.fake import memory, out_of_memory
 from fitroom.backends.fake.stepper import FakeStepper
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Timeline
-from fitroom.remat.value import Remat
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Timeline
+from fitroom.recipe import Remat
 
 
 class FakeBackend:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fitroom.backends.contract import StepName
 from fitroom.backends.fake.memory import FakeMemory
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
+from fitroom.batch import Batch, StepName
+from fitroom.recipe import Remat
 
 SAMPLE_BYTES = 100
 

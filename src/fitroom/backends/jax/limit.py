@@ -3,8 +3,8 @@
 import os
 import sys
 
-from fitroom.estimating.overhead import visible_bytes
-from fitroom.watch.nvml import live_gpus
+from fitroom.cards.nvml import live_gpus
+from fitroom.cards.overhead import visible_bytes
 
 _SETTING, _OLDER_SETTING = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 

@@ -2,9 +2,9 @@
 
 import os
 
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import visible_bytes
 from fitroom.errors import InputError
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import visible_bytes
 
 DEFAULT_FRACTION = 0.75
 """What JAX takes unless it is told otherwise."""

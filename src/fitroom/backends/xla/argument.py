@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fitroom.estimating.timeline import Kind
+from fitroom.memory.timeline import Kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from fitroom.backends.xla.argument import Argument
 from fitroom.backends.xla.dump import Allocation, Dump, Value
 from fitroom.backends.xla.origin import Origins
 from fitroom.backends.xla.scopes import Scopes
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 
 ALIGNMENT_BYTES = 256
 """XLA's allocator hands out multiples of this."""

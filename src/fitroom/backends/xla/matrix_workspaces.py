@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from fitroom.backends.xla.dump import Dump
-from fitroom.estimating.cards import Card
+from fitroom.cards.catalogue import Card
 
 _HOPPER = (9, 0)
 _HOPPER_BYTES = 32 * 2**20

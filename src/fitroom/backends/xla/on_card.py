@@ -6,7 +6,7 @@ from itertools import chain
 from fitroom.backends.xla.dump import Dump
 from fitroom.backends.xla.early_fills import early_fills
 from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
-from fitroom.estimating.cards import Card
+from fitroom.cards.catalogue import Card
 
 
 def added_on_card(dump: Dump, card: Card) -> Iterator[tuple[range, int]]:

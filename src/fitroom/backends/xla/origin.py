@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fitroom.backends.xla.argument import Argument
 from fitroom.backends.xla.dump import Dump, Value
 from fitroom.backends.xla.scopes import KIND_OF_PHASE, Scopes
-from fitroom.estimating.timeline import Kind, Phase
+from fitroom.memory.timeline import Kind, Phase
 
 _SCRATCH_TYPES = ("u8[", "s8[")
 _MAX_DEPTH = 8

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from fitroom.estimating.timeline import Kind, Phase
+from fitroom.memory.timeline import Kind, Phase
 
 KIND_OF_PHASE: dict[Phase | None, Kind] = {
     "forward": "activations",

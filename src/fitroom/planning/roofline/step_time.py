@@ -1,18 +1,84 @@
-"""The seconds of one optimizer step of a recipe on a card, without the card."""
+"""How far from the ideal each framework is: measured, by `benchmarks/speed_factors.py`."""
 
-from collections.abc import Sequence
-from functools import cached_property
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from importlib import resources
 from typing import Any
 
-from fitroom.estimating.cards import Card
-from fitroom.planning.roofline.factors import factors_of, mode_of
-from fitroom.planning.roofline.ideal import ideal_seconds
-from fitroom.planning.roofline.work import Array, Work, work_of
-from fitroom.planning.speed import Speed
+from fitroom.batch import cut_sizes
+from fitroom.cards.catalogue import Card
+from fitroom.planning.option import Speed
+from fitroom.planning.roofline.work import KINDS, Array, Work, work_of
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.graph import functional_of, layer_graph
 from fitroom.remat.segment import Segment
-from fitroom.train.batch import cut_sizes
+
+FEATURES = (*KINDS, "weights", "launches", "steps")
+"""What the seconds of a step are a sum of: the ideal seconds of each kind of work, and of moving the weights, each so
+many times as long in truth; and seconds for each launch of a kernel and for each step."""
+
+CLASSES = ("float32", "half")
+"""Of precisions: two bytes a number behave alike."""
+
+
+def mode_of(backend: str, jit: bool) -> str:
+    """The ways of running a step that differ in speed.
+
+    >>> mode_of("tensorflow", True), mode_of("jax", True)
+    ('tensorflow-jit', 'jax')
+    """
+    return backend if backend != "tensorflow" else "tensorflow-jit" if jit else "tensorflow-graph"
+
+
+@cache
+def factors_of(mode: str, precision: str) -> Array:
+    """In the order of `FEATURES`."""
+    import numpy as np
+
+    found = known_factors()[mode][CLASSES[precision != "float32"]]
+    return np.array([found[name] for name in FEATURES])
+
+
+@cache
+def known_factors() -> Mapping[str, Any]:
+    """By mode and class of precision."""
+    text = resources.files("fitroom.planning.roofline").joinpath("factors.json").read_text(encoding="utf-8")
+    modes: Mapping[str, Any] = json.loads(text)["modes"]
+    return modes
+
+
+ON_MATRIX_UNITS = ("convolution", "matrix")
+
+
+def ideal_seconds(work: Work, card: Card, *, backend: str, precision: str) -> Array:
+    """For each call and kind of work, forwards, for one sample."""
+    import numpy as np
+
+    rates = np.array([_rate(card, kind, backend, precision) for kind in KINDS])
+    moved = work.elements * item_bytes(precision)
+    return work.operations / rates + moved / card.bandwidth_bytes_per_second
+
+
+def item_bytes(precision: str) -> int:
+    """The size of one number that a layer gives on, by the Keras dtype policy.
+
+    >>> item_bytes("float32"), item_bytes("mixed_bfloat16")
+    (4, 2)
+    """
+    return {"float32": 4, "float64": 8}.get(precision, 2)
+
+
+def _rate(card: Card, kind: str, backend: str, precision: str) -> int:
+    """Operations a second. What has no matrix units for a precision computes in float32."""
+    if kind not in ON_MATRIX_UNITS:
+        return card.fp32_flops
+    if precision == "float32":
+        # All three frameworks let convolutions round to tf32 unless told otherwise; PyTorch no matrix products.
+        in_tf32 = not (backend == "torch" and kind == "matrix")
+        return card.tf32_flops or card.fp32_flops if in_tf32 else card.fp32_flops
+    return (card.bf16_flops if "bfloat16" in precision else card.fp16_flops) or card.fp32_flops
+
 
 _MASTER_BYTES = 4
 """Weights, gradients and what the optimizer keeps are float32 in any precision."""

@@ -1,0 +1,1 @@
+"""The memory of a Keras step on JAX, without running it."""

@@ -1,0 +1,74 @@
+"""The jitted step as the program that TensorFlow hands to XLA.
+
+It is lowered for the CPU, the one device that is always there. TensorFlow's kernels for XLA are the same for a GPU:
+what differs between the two is made by the compiler, later.
+"""
+
+import warnings
+from functools import cache
+from typing import Any
+
+import tensorflow as tf
+
+# The public way, `tf.function(...).experimental_get_compiler_ir`, would trace the whole step a second time.
+from tensorflow.python.eager.polymorphic_function.compiler_ir import from_concrete_function
+
+from fitroom.backends.silence import silenced
+from fitroom.backends.tensorflow.trace.step import TensorFlowStep
+from fitroom.errors import ModelError
+
+_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+def hlo_of(step: TensorFlowStep) -> bytes:
+    """The step as a serialized `HloModuleProto`: the batch and then the variables are its parameters, and the new
+    values of variables its results, each in the place of the old one."""
+    _lend_contents(step)
+    device = _device_of(step)
+    try:
+        _start_xla(device)
+        return _lowered(step.concrete, tf.nest.flatten(step.specs), device)
+    except (ValueError, tf.errors.OpError) as error:
+        raise ModelError(
+            f"TensorFlow cannot compile this step with XLA: {_reason(error)}",
+            hint="`jit_compile=False` trains it without XLA; estimate that with --no-jit",
+        ) from error
+
+
+@cache
+def _start_xla(device: str) -> None:
+    """XLA introduces itself where it first lowers anything: here it is next to nothing, and nobody hears it.
+
+    What it has to say of the user's own step is then heard.
+    """
+    spec = tf.TensorSpec(())
+    with silenced():
+        _lowered(tf.function(tf.nn.relu).get_concrete_function(spec), [spec], device)
+
+
+def _lowered(concrete: Any, specs: list[Any], device: str) -> bytes:
+    with warnings.catch_warnings(action="ignore"):  # that naming a device is about to go out of fashion
+        return bytes(from_concrete_function(concrete, specs)(stage="hlo_serialized", device_name=device))
+
+
+def _lend_contents(step: TensorFlowStep) -> None:
+    """Give variables without a value memory that is reserved and never touched: XLA wants to see one."""
+    contents: dict[Any, Any] = {}
+    for found in step.variables:
+        if found.variable.is_initialized():
+            continue
+        kind = (found.shape, found.dtype)
+        with tf.device(found.variable.device):
+            if kind not in contents:
+                contents[kind] = tf.raw_ops.Empty(shape=found.shape, dtype=found.dtype, init=False)
+            tf.raw_ops.AssignVariableOp(resource=found.variable.handle, value=contents[kind])
+
+
+def _device_of(step: TensorFlowStep) -> str:
+    return next((str(found.variable.device) for found in step.variables), _DEVICE)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what TensorFlow says, without its own wrapping."""
+    said = str(error).removeprefix("Failed getting HLO text: ").strip("'\"")
+    return said.splitlines()[0][:300] if said else type(error).__name__

@@ -1,0 +1,1 @@
+"""The memory of a Keras step on PyTorch, without running it."""

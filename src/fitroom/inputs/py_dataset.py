@@ -1,0 +1,174 @@
+"""`keras.utils.PyDataset`: batches by their number, the legacy iterators of pictures among them."""
+
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fitroom.batch import Batch
+from fitroom.errors import InputError
+from fitroom.inputs.batches import Batches, put_back
+from fitroom.inputs.contract import Resumes
+from fitroom.inputs.hooked import Hooked
+from fitroom.inputs.host import batch_of, is_x_y_weight, packed_for_step
+from fitroom.inputs.keras_loader import draw_as_loader
+from fitroom.inputs.passes import generator, warn_of_end, window
+from fitroom.inputs.prefetch import in_order
+
+_MANY_WORKERS = (
+    "The batches are made by {workers} threads, which draw from the same random generators in no fixed order: a run "
+    "that goes on has the same samples in each batch, but not the same random changes to them. With workers=1 it has."
+)
+
+
+class PyDatasetSource:
+    """The batches of a PyDataset. With `shuffle` their order is drawn from (seed, epoch) alone."""
+
+    resumes: Resumes = "exactly"
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        shuffle: Any,
+        class_weight: dict[int, float] | None,
+        steps_per_epoch: int | None,
+        seed: int,
+    ) -> None:
+        self._dataset, self._shuffle, self._seed = dataset, shuffle, seed
+        self._class_weight, self._steps = class_weight, steps_per_epoch
+        if dataset.num_batches == 0:
+            raise InputError("The PyDataset has no batches. Received: a length of 0.")
+        self._workers = int(dataset.workers)
+        if dataset.use_multiprocessing and self._workers > 0:
+            warnings.warn(
+                f"`use_multiprocessing` is served by {self._workers} threads in this process: the order of the "
+                "batches is kept, and a GPU in use does not survive a fork.",
+                stacklevel=4,
+            )
+        self._hooked = Hooked(dataset)
+        self._pending: dict[str, Any] | None = None
+        self._last_epoch, self._is_last = -1, False
+
+    @property
+    def num_batches(self) -> int | None:
+        """In an epoch."""
+        return self._steps or self._length()
+
+    @property
+    def batch_size(self) -> int | None:
+        """As the dataset's `batch_size` says, if it has one."""
+        size = getattr(self._dataset, "batch_size", None)
+        return size if isinstance(size, int) else None
+
+    @property
+    def num_samples(self) -> int | None:
+        """Of the legacy iterators, which count them."""
+        legacy = any("legacy" in kind.__module__ for kind in type(self._dataset).__mro__)
+        return int(self._dataset.n) if legacy else None
+
+    @property
+    def resume_note(self) -> str:
+        """What several threads leave open."""
+        return _MANY_WORKERS.format(workers=self._workers) if self._workers > 1 else ""
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The class and the counts; the batches are not looked at, because making one may change the next."""
+        return {
+            "kind": "PyDataset",
+            "class": type(self._dataset).__name__,
+            "num_samples": self.num_samples,
+            "batch_size": self.batch_size,
+            "num_batches": self._length(),
+            "steps_per_epoch": self._steps,
+            "shuffle": str(self._shuffle),
+        }
+
+    def peek(self) -> Batch:
+        """A batch; the dataset does not remember that it was asked for it."""
+        batch: Batch = self._hooked.without_trace(lambda: self._batch(0))
+        return batch
+
+    def epoch(self, epoch: int, start: int = 0) -> Batches:
+        """The batches of an epoch, from batch `start` on."""
+        state, self._pending = self._pending, None
+        if state is not None:
+            with put_back(state, start):
+                self._hooked.bring_back(state)
+        is_again = epoch <= self._last_epoch
+        if not self._hooked.within_epoch or (state is None and start == 0):
+            self._hooked.begin_epoch(is_first=is_again)
+        if start == 0 and (self._steps is None or is_again or self._last_epoch < 0):
+            draw_as_loader()
+        self._last_epoch = epoch
+        made = self._made(*self._numbers(epoch, start))
+        return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
+
+    def on_epoch_end(self) -> None:
+        """The dataset's own `on_epoch_end`, in which many shuffle."""
+        self._hooked.end_epoch()
+        if self._is_last:
+            draw_as_loader()
+
+    def look(self) -> None:
+        """As Keras does to build a model: it begins a pass of its own."""
+        draw_as_loader()
+
+    def state(self) -> dict[str, Any]:
+        """What brings the dataset back to where it is."""
+        return {**self._hooked.state(), "last_epoch": self._last_epoch}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Keep a state for the next call of `epoch`."""
+        self._pending = state
+        self._last_epoch = int(state.get("last_epoch", -1))
+
+    def _numbers(self, epoch: int, start: int) -> tuple[Iterable[int], int | None]:
+        """The numbers of the batches to make; and how many the epoch has, if fewer than the steps asked for."""
+        length = self._length()
+        if length is None:  # without an end: it goes on from epoch to epoch
+            first = epoch * (self._steps or 0)
+            if self._steps is None:
+                return itertools.count(first + start), None
+            return range(first + start, first + self._steps), None
+        found = window(length, self._steps, epoch)
+        self._is_last = found.stop == length
+        order: Any = range(length)
+        if self._shuffle:
+            order = generator(self._seed, found.number).permutation(length).tolist()
+        ends_at = found.stop - found.first if found.falls_short else None
+        return order[found.first + start : found.stop], ends_at
+
+    def _made(self, numbers: Iterable[int], ends_at: int | None) -> Iterator[Batch]:
+        if self._workers > 1:
+            ahead = max(int(self._dataset.max_queue_size), self._workers)
+            yield from in_order(self._batch, numbers, workers=self._workers, ahead=ahead)
+        else:
+            yield from map(self._batch, numbers)
+        if ends_at is not None and self._steps is not None:
+            warn_of_end(ends_at, self._steps)
+
+    def _batch(self, number: int) -> Batch:
+        return batch_of(packed_for_step(_packed(self._dataset[number])), self._class_weight)
+
+    def _length(self) -> int | None:
+        length = self._dataset.num_batches
+        return None if length is None else int(length)
+
+
+def _packed(data: Any) -> Any:
+    """A batch of a PyDataset as Keras packs it: a tuple, unless it is a dict of inputs."""
+    if isinstance(data, list) or (isinstance(data, tuple) and is_x_y_weight(data)):
+        data = tuple(data)
+    if isinstance(data, dict):
+        return data
+    if not isinstance(data, tuple):
+        return (data,)
+    if not is_x_y_weight(data):
+        raise InputError(
+            "A PyDataset must give `(x,)`, `(x, y)` or `(x, y, sample_weight)`, or a dict of inputs. "
+            f"Received: a tuple of {len(data)} parts.",
+            hint="several inputs go into one part: ((first, second), y)",
+        )
+    return data

@@ -1,0 +1,1 @@
+"""What a training step takes: timelines, models of allocators, and the estimate as a value."""
