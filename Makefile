@@ -25,6 +25,7 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Into docs/_build/html; `make test` builds it, too, and takes no warning.
 docs: $(READY)

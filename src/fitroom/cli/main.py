@@ -9,9 +9,9 @@ from typing import NoReturn
 
 import click
 
-from fitroom import __version__
 from fitroom.cli.output import take_any_name
 from fitroom.errors import FitroomError, nearest_names
+from fitroom.version import __version__
 
 COMMANDS = {
     "train": "A folder of pictures in, a trained classifier out.",

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fitroom
 from fitroom.environment import tensorflow_compiler_folder
 from fitroom.keras_model.loading import function
 from fitroom.memory import cache
@@ -57,7 +56,7 @@ def _identity(text: str) -> str | None:
 def _installed() -> str:
     """Every package with its version, and fitroom's own files: an edited fitroom answers anew."""
     packages = sorted(f"{found.name}=={found.version}" for found in importlib.metadata.distributions())
-    sources = sorted(Path(fitroom.__file__).parent.rglob("*.*"))
+    sources = sorted(Path(__file__).parents[1].rglob("*.*"))
     compiler = sorted(path.name for path in tensorflow_compiler_folder().glob("*.dist-info"))
     stamps = [(path.name, path.stat().st_mtime_ns) for path in sources if path.suffix in (".py", ".csv", ".json")]
     return repr((packages, stamps, compiler))

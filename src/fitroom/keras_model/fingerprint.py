@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fitroom.version import __version__
+
 _COUNTER = re.compile(r"_\d+(?=_|/|$)")
 _LONGEST = 100
 
@@ -58,12 +60,10 @@ def current_versions() -> dict[str, str]:
     """The versions that a result may depend on."""
     import keras
 
-    import fitroom
-
     backend = keras.backend.backend()
-    modules = {"fitroom": fitroom, "keras": keras, backend: sys.modules.get(backend), "numpy": sys.modules["numpy"]}
+    modules = {"keras": keras, backend: sys.modules.get(backend), "numpy": sys.modules["numpy"]}
     versions = {name: str(getattr(module, "__version__", "unknown")) for name, module in modules.items()}
-    return {"python": platform.python_version()} | versions
+    return {"python": platform.python_version(), "fitroom": __version__} | versions
 
 
 def stable_path(path: str) -> str:

@@ -4,7 +4,6 @@ import re
 from html import escape
 from string import Template
 
-from fitroom import __version__
 from fitroom.memory.estimate import Estimate
 from fitroom.report import words
 from fitroom.report.columns import columns
@@ -13,6 +12,7 @@ from fitroom.report.markup import asset, script_json
 from fitroom.report.palette import ALARM, INK, KIND_COLOURS, LINE, MUTED, PAPER, PHASE_COLOURS
 from fitroom.report.rows import kind_rows, layer_rows
 from fitroom.units import format_bytes
+from fitroom.version import __version__
 
 _THEME = {INK: "--ink", MUTED: "--muted", LINE: "--line", ALARM: "--alarm", PAPER: "--card"} | {
     colour: f"--{phase}" for phase, colour in PHASE_COLOURS.items()

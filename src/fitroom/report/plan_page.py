@@ -3,7 +3,6 @@
 from html import escape
 from string import Template
 
-from fitroom import __version__
 from fitroom.planning.result import Plan
 from fitroom.report import plan_words as words
 from fitroom.report.chart_script import chart_script, hash_of
@@ -11,6 +10,7 @@ from fitroom.report.markup import asset, script_json, table
 from fitroom.report.plan_chart import frontier_chart
 from fitroom.report.words import percent
 from fitroom.units import format_bytes
+from fitroom.version import __version__
 
 
 def plan_page(plan: Plan) -> str:

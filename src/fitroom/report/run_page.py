@@ -7,7 +7,6 @@ from pathlib import Path
 from string import Template
 from typing import TypeVar
 
-from fitroom import __version__
 from fitroom.files.durable import written_whole
 from fitroom.report import run_result_sections, run_sections
 from fitroom.report.chart_script import chart_script, hash_of
@@ -21,6 +20,7 @@ from fitroom.report.run_record import OTHER_SHAPE, Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
 from fitroom.runs.place import not_writable
+from fitroom.version import __version__
 
 REPORT_FILE = "report.html"
 T = TypeVar("T")

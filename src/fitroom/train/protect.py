@@ -43,9 +43,9 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
     """Put fitroom's functions in the place of Keras's methods. Calling it again changes the recipe or the folder."""
     import keras
 
-    import fitroom
     from fitroom.backends.choose import current_backend
     from fitroom.train import calls
+    from fitroom.train.fit import fit as fit_model
 
     if too_late := current_backend().fail_at_once():
         _say(too_late)
@@ -56,7 +56,7 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
         count += 1
         # Each `fit` of a script is a run of its own: the second goes to a folder beside the first.
         folder = run_dir if run_dir is None or count == 1 else f"{run_dir}-{count}"
-        return fitroom.fit(model, **{"recipe": recipe, "run_dir": folder} | arguments)
+        return fit_model(model, **{"recipe": recipe, "run_dir": folder} | arguments)
 
     by_fitroom: tuple[Callable[..., Any], ...] = (
         fit,
