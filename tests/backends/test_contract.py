@@ -217,7 +217,7 @@ def test_out_of_memory_is_recognised_behind_another_error(backend, out_of_memory
 
     def as_keras_does() -> None:
         try:
-            raise resource_exhausted("no more")
+            raise resource_exhausted(backend, "no more")
         except Exception as error:
             raise ValueError(f"step 7 failed:\n{error}") from None
 

@@ -1,6 +1,6 @@
 """Estimates and plans of models that users bring.
 
-On TensorFlow the allocator is limited to 400 MB, so that running a step would be a real out-of-memory.
+Running a step would be a real out-of-memory: the process is given too little memory for it.
 """
 
 import contextlib

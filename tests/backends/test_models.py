@@ -181,6 +181,8 @@ def test_a_number_of_classes_is_refused_where_the_model_has_its_own(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(application_names()))
 def test_every_model_of_keras_applications_can_be_built_without_values(name):
+    if name.startswith("NASNet") and keras.config.backend() == "torch":
+        pytest.skip("Keras does not have it there")
     model = load_model(ModelSource(text=name.lower()))
     assert model.output_shape[-1] == 5
     assert all(variable._value is None for variable in model.trainable_variables)

@@ -293,6 +293,7 @@ def test_the_writer_writes_what_it_was_handed_last(tmp_path):
     assert assert_whole(read_latest(tmp_path).checkpoint) == 49
     newest = max(int(path.stem) for path in tmp_path.iterdir())
     assert newest < 50  # a newer one took the place of those that waited
+    writer.close()
 
 
 def test_the_writer_ends_its_thread_and_can_be_used_again(tmp_path):
