@@ -97,7 +97,7 @@ def run_script(script: Script, backend: str, *, served: bool, limit_mb: int | No
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     lines = done.stdout.splitlines()
     losses = json.loads(lines[-1]) if done.returncode == 0 and lines and lines[-1].startswith("{") else None
-    stderr = done.stderr.replace(f"{FOLDER.parent.parent}{os.sep}", "")  # results name no place on this machine
+    stderr = done.stderr.replace(f"{FOLDER.parents[2]}{os.sep}", "")  # results name no place on this machine
     return Outcome(exit_code=done.returncode, losses=losses, stderr=stderr)
 
 
