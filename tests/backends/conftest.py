@@ -27,7 +27,13 @@ QUICK = {
 # TensorFlow counts memory on the CPU where its allocator is that of cards. No test here needs more than the limit.
 COUNTED = LIMITED_CPU | {"TF_CPU_BFC_MEM_LIMIT_IN_MB": "1500"}
 TWO_CPUS = {"XLA_FLAGS": f"{QUICK_COMPILING} --xla_force_host_platform_device_count=2"}
-os.environ.update(QUICK | {"tensorflow": COUNTED, "jax": TWO_CPUS}.get(BACKEND, {}))
+# What is compiled again after its program was dropped, or for another model of the same form, is read from the disk.
+KEPT_PROGRAMS = {
+    "JAX_COMPILATION_CACHE_DIR": f"{HOME}/programs",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+os.environ.update(QUICK | {"tensorflow": COUNTED, "jax": TWO_CPUS | KEPT_PROGRAMS}.get(BACKEND, {}))
 if BACKEND == "tensorflow":
     import tensorflow as tf
 

@@ -25,6 +25,10 @@ from fitroom.planning.identity import difference, model_digest
 from fitroom.train.planned import recipes_of
 from picture_runs import make_pictures
 
+# What is chosen does not depend on the backend: the one whose estimates are the quickest does. JAX and TensorFlow plan
+# in tests/backends/test_estimates.py and tests/backends/jax/test_planning.py.
+pytestmark = pytest.mark.backends("torch")
+
 MIB = 2**20
 CLASSES = ("blue", "green", "red")
 NETS = '''

@@ -18,8 +18,6 @@ from keras_models_for_estimates import augmented_model, compiled, picture_model,
 BACKEND = keras.backend.backend()
 MIB = 2**20
 EAGER = None if BACKEND == "torch" else fitroom.Recipe(jit=False)  # XLA's compiler is a process with memory of its own
-only_on_jax = pytest.mark.skipif(BACKEND != "jax", reason="about JAX")
-only_on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="about TensorFlow")
 
 
 @contextlib.contextmanager
@@ -79,7 +77,7 @@ def test_fit_takes_open_dimensions_from_the_data_and_trains_batches_of_several_s
     assert np.isfinite(history.history["loss"][0])
 
 
-@only_on_tensorflow
+@pytest.mark.backends("tensorflow")
 def test_what_a_model_was_compiled_with_is_obeyed_without_a_gpu():
     methods = {}
     for given in ({"jit_compile": False}, {"run_eagerly": True}, {}):
@@ -93,7 +91,7 @@ def test_what_a_model_was_compiled_with_is_obeyed_without_a_gpu():
     assert not plan.changes
 
 
-@only_on_jax
+@pytest.mark.backends("jax")
 def test_a_model_that_keras_does_not_jit_is_compiled_where_jax_can_and_that_is_said():
     draw = np.random.default_rng(0)
     x, y = draw.random((8, 16, 16, 3), dtype="float32"), draw.integers(0, 3, 8)
@@ -111,7 +109,7 @@ def test_a_model_that_keras_does_not_jit_is_compiled_where_jax_can_and_that_is_s
     assert events == [["jit"], []]
 
 
-@only_on_jax
+@pytest.mark.backends("jax")
 def test_the_loop_over_parts_is_followed_whatever_jax_tells_of_it():
     import jax
 
@@ -131,7 +129,7 @@ def test_the_loop_over_parts_is_followed_whatever_jax_tells_of_it():
     assert {"reduce_sum", "mul"} <= set(before)
 
 
-@only_on_jax
+@pytest.mark.backends("jax")
 def test_layers_that_jax_cannot_trace_are_estimated_and_recomputed_around():
     model = augmented_model(size=16, crop=True)
     assert fitroom.estimate(model, 8, gpu="T4", recipe=fitroom.Recipe(micro_batch=4)).method == "traced"

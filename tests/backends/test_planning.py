@@ -18,6 +18,10 @@ from fitroom.train.planned import recipes_of
 from planning_models import MIB, dense_net, residual_net
 from sample_estimates import small_estimate
 
+# Estimates are scripted, or real where it says so: then of the backend whose estimates are the quickest. JAX and
+# TensorFlow plan in tests/backends/test_estimates.py and tests/backends/jax/test_planning.py.
+pytestmark = pytest.mark.backends("torch")
+
 KIB = 2**10
 
 
