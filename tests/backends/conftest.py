@@ -61,7 +61,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
-    from fitroom.backends.torch import collector
+    from fitroom.backends.torch.trace.estimate import collector
 
     monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
     gc.collect()
@@ -74,4 +74,4 @@ def never_collected(monkeypatch):
 def loops_as_on_a_card(monkeypatch):
     """On a CPU JAX would have the parts of a batch follow each other; on a card they run in a loop."""
     if BACKEND == "jax":
-        monkeypatch.setattr("fitroom.backends.jax.stepper.MOST_UNROLLED", 0)
+        monkeypatch.setattr("fitroom.backends.jax.train.stepper.MOST_UNROLLED", 0)

@@ -12,8 +12,8 @@ def test_tensorflow_is_not_imported_for_the_sake_of_data(backend, tmp_path):
 import sys
 import keras, numpy as np
 from fitroom.train import randomness
-from fitroom.train.sources import source_of
-from fitroom.train.sources.prefetch import prefetched
+from fitroom.inputs import source_of
+from fitroom.inputs.prefetch import prefetched
 
 class Dataset(keras.utils.PyDataset):
     def __len__(self):

@@ -1,8 +1,7 @@
 """The model of TensorFlow's allocator: the smallest chunk that holds a request, and what is left of it."""
 
 import pytest
-
-from fitroom.estimating.allocators.best_fit import MOST_WASTE_BYTES, BestFitAllocator, DoesNotFitError
+from fitroom.memory.allocators.best_fit import MOST_WASTE_BYTES, BestFitAllocator, DoesNotFitError
 
 
 def test_a_request_takes_the_smallest_chunk_that_holds_it_and_leaves_the_rest_only_if_it_is_large():

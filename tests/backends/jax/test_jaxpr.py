@@ -5,13 +5,12 @@ from pathlib import Path
 
 import keras
 import pytest
+from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR, timeline_of_jaxpr
+from fitroom.backends.jax.trace.step import predict_step, training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
-
-from fitroom.backends.jax.step import predict_step, training_step
-from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR, timeline_of_jaxpr
-from fitroom.backends.prepared import prepared
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 
 ROOT = Path(__file__).parents[3]
 
