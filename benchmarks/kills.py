@@ -2,7 +2,7 @@
 
     python benchmarks/kills.py torch [--kills 50] [--runs 10]      # or jax, tensorflow
 
-Writes a line of results/kills.jsonl. The training is that of tests/killed_run.py, on the CPU.
+Writes a line of results/kills.jsonl. The training is that of tests/helpers/killed_run.py, on the CPU.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "helpers"))
 from kills import trained  # noqa: E402
 
 RESULTS = HERE / "results" / "kills.jsonl"

@@ -2,8 +2,8 @@
 
     python benchmarks/strangers.py [--scripts vae,gan] [--backends tensorflow,jax,torch] [--processes 2]
 
-Runs those of tests/scripts that tests/stranger_scripts.py lists. On every backend the printed losses are compared; on
-TensorFlow both run once more on the limited CPU allocator. Writes results/strangers.json.
+Runs those of tests/helpers/scripts that tests/helpers/stranger_scripts.py lists. On every backend the printed losses
+are compared; on TensorFlow both run once more on the limited CPU allocator. Writes results/strangers.json.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "helpers"))
 from stranger_scripts import ALL, ROUNDING, SCRIPTS, Script, compare, survival  # noqa: E402
 
 RESULTS = HERE / "results" / "strangers.json"

@@ -2,8 +2,8 @@
 
     python benchmarks/stress.py [--processes 8] [--epochs 3]
 
-Trains tests/pressure_run.py on TensorFlow's limited CPU allocator while a callback takes memory and gives it back at
-random. Writes a line of results/stress.jsonl.
+Trains tests/helpers/pressure_run.py on TensorFlow's limited CPU allocator while a callback takes memory and gives it
+back at random. Writes a line of results/stress.jsonl.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "helpers"))
 from pressure import LIMIT_MB, SUM_OF_NUMBERS, trained  # noqa: E402
 
 RESULTS = HERE / "results" / "stress.jsonl"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE.parent.parent / "src")]
+sys.path[:0] = [str(HERE.parent.parent / "tests" / "helpers"), str(HERE.parent.parent / "src")]
 from picture_runs import environment, make_pictures  # noqa: E402
 
 TRAIN = (
@@ -38,7 +38,7 @@ def place(folder: Path) -> Path:
 def fitroom(folder: Path, *arguments: str, backend: str, fault: Any = None, prefix: Any = ()) -> Any:
     """Run a command to its end, with a fault in it."""
     own = environment(backend) | {"FITROOM_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    paths = [str(HERE.parent.parent / "src"), str(HERE.parent.parent / "tests"), own.get("PYTHONPATH", "")]
+    paths = [str(HERE.parent.parent / "src"), str(HERE.parent.parent / "tests" / "helpers"), own.get("PYTHONPATH", "")]
     own |= {"PYTHONPATH": os.pathsep.join(paths), "FAULT": json.dumps(fault)}
     command = [*prefix, sys.executable, str(HERE / "inject.py"), "fitroom", *arguments]
     try:

@@ -14,7 +14,7 @@ from outcome import Outcome
 POINTS = {"scan": 60, "fsync": 45, "replace": 40, "save": 3, "evaluate": 1, "export": 1, "report": 1, "checkpoint": 9}
 """Of a training, with about how often each is reached."""
 
-FIT = HERE.parent.parent / "tests" / "killed_run.py"
+FIT = HERE.parent.parent / "tests" / "helpers" / "killed_run.py"
 
 
 def kill_train(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
@@ -58,7 +58,7 @@ def kill_fit(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
 
 
 def _fitted(run: Path, backend: str, fault: Any) -> tuple[int, Any, str]:
-    """A call of tests/killed_run.py: its exit code, its result and what it said."""
+    """A call of tests/helpers/killed_run.py: its exit code, its result and what it said."""
     kept = run.with_suffix(".json")
     if fault is None and kept.exists():
         return 0, json.loads(kept.read_text()), ""
