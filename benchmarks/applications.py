@@ -42,10 +42,10 @@ def main() -> None:
 def estimated(name: str, jit: bool | None) -> dict[str, object]:
     """One model's line of the result."""
     import keras
-    from fitroom.keras_model.loading.source import ModelSource, load_model
-    from fitroom.memory.timeline import NO_LAYER
 
     import fitroom
+    from fitroom.keras_model.loading.source import ModelSource, load_model
+    from fitroom.memory.timeline import NO_LAYER
 
     keras.utils.clear_session()
     try:

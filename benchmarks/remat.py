@@ -164,7 +164,6 @@ def seconds_by_roofline(
     """How long a step should take on a card."""
     from fitroom.cards.catalogue import find_card
     from fitroom.keras_model.recompute import resident_bytes
-
     from fitroom.planning.roofline.step_time import StepTime
     from fitroom.remat.choice import Choice
 

@@ -127,10 +127,10 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """Steps of one model in one precision, with what they are made of."""
     import keras
+
     from fitroom.cards.catalogue import find_card
     from fitroom.keras_model.loading.source import ModelSource, load_model
     from fitroom.keras_model.recompute import resident_bytes
-
     from fitroom.planning.roofline.step_time import StepTime, mode_of
     from fitroom.recipe import Recipe, Remat
     from fitroom.remat.choice import Choice

@@ -30,6 +30,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
 import keras
+from keras import layers
+
+from cases import small_cnn
 from fitroom.backends.jax.trace.compiler import StepCompiler, compiler_version
 from fitroom.backends.jax.trace.estimate import default_limit_bytes
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
@@ -38,9 +41,6 @@ from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.keras_model.twin import without_values
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-from cases import small_cnn
 
 NOTE = (
     "The held-out half was run more than once. In the first pass DenseNet121 was up to 42 % too high, ResNet50V2 up to "

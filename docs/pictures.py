@@ -15,11 +15,11 @@ os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_L
 from io import StringIO
 
 from drawn_flowers import draw_flowers
-from fitroom.keras_model.loading.source import ModelSource, load_model
 from PIL import Image, ImageOps
 from rich.console import Console
 
 import fitroom
+from fitroom.keras_model.loading.source import ModelSource, load_model
 from fitroom.report.plan_plot import save_plan_plot
 from fitroom.report.plot import save_plot
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from fitroom.keras_model.loading.application import application_names
-from fitroom.keras_model.loading.source import ModelSource
 from keras import layers
 
 from fitroom.backends.contract import Device
@@ -26,6 +24,8 @@ from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.cli.completing import MODELS
 from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
+from fitroom.keras_model.loading.application import application_names
+from fitroom.keras_model.loading.source import ModelSource
 from picture_runs import TINY
 from sample_pictures import class_folders
 

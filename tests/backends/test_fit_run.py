@@ -8,11 +8,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from fitroom.keras_model.optimizers import helpers_of
-from fitroom.runs.writer import CheckpointWriter
 
 import fitroom
 from fit_cases import assert_same, dense_net, samples, weights_of
+from fitroom.keras_model.optimizers import helpers_of
+from fitroom.runs.writer import CheckpointWriter
 from fitroom.train.protect import unprotect
 
 

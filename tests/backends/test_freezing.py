@@ -2,7 +2,6 @@
 
 import keras
 import pytest
-from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
 
 import fitroom
 from fitroom.errors import InputError, ModelError

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import keras
 import pytest
-from fitroom.cards.catalogue import find_card
 
 import fitroom
 from fitroom.budget import Budget

@@ -5,10 +5,10 @@ from typing import ClassVar
 import keras
 import numpy as np
 import pytest
-from fitroom.keras_model.precision import in_precision
 from keras import layers
 
 import fitroom
+from fitroom.keras_model.precision import in_precision
 from stopped_training import Stop, StopAt
 
 HALF = fitroom.Recipe(precision="mixed_bfloat16")

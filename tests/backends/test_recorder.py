@@ -5,7 +5,6 @@ import json
 import keras
 import numpy as np
 import pytest
-from fitroom.events import listening
 
 import fitroom
 from fitroom.backends.choose import current_backend

@@ -6,8 +6,8 @@ Models are trained beside twins that Keras trains by itself on whole batches.
 import keras
 import numpy as np
 import pytest
-from fitroom.batch import Batch
 
+from fitroom.batch import Batch
 from fitroom.errors import ModelError
 from step_cases import CASES, CUTS, FIRST, LATER, MICRO_BATCHES, compiled, dense, dense_batch, state_of
 from step_comparison import (

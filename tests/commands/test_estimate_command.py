@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fitroom.memory import cache as kept
 
+from fitroom.memory import cache as kept
 from processes import needs, needs_the_compiler
 from ready_process import ReadyProcess
 

@@ -4,8 +4,6 @@ import sys
 
 import pytest
 from click.testing import CliRunner, Result
-from fitroom.cards.catalogue import all_cards
-from fitroom.cards.nvml import LiveGpu
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import all_cards

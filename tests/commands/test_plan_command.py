@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from fitroom.cards.catalogue import all_cards
 
 from fitroom.cards.catalogue import all_cards
 from fitroom.cli.knob_names import knob_names

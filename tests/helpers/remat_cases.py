@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import keras
 import numpy as np
-from fitroom.batch import Batch
 from keras import layers, ops
+
+from fitroom.batch import Batch
 
 SAMPLES, SIZE, CLASSES = 8, 8, 3
 

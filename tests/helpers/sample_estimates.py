@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import Buffer, Kind, Moment, Phase, Timeline
-
 from fitroom.recipe import Recipe
 
 MIB = 2**20

@@ -12,7 +12,6 @@ from typing import Any
 
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import Buffer, Moment, Timeline
-
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from sample_estimates import GIB, MIB, estimate_of

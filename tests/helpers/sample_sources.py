@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+
 from fitroom.batch import Batch, mapped
 from fitroom.inputs import randomness
 from fitroom.inputs.prefetch import prefetched

@@ -11,11 +11,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fitroom.memory.estimate import Estimate
-from fitroom.memory.timeline import KINDS, Moment, Timeline
 
 import sample_estimates
 from fitroom.errors import InputError, MissingExtraError
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import KINDS, Moment, Timeline
 from fitroom.report.columns import MAX_COLUMNS, columns, phase_bands
 from fitroom.report.palette import KIND_COLOURS
 from fitroom.report.plot import save_plot

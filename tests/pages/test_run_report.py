@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fitroom.runs.lock import FolderLock
 
 import fitroom
 from fitroom.errors import InputError
@@ -18,6 +17,7 @@ from fitroom.report.run_charts import MAX_STEP_COLUMNS, memory_charts, training_
 from fitroom.report.run_page import write_report
 from fitroom.report.run_readings import MAX_POINTS, thinned
 from fitroom.report.run_words import title, verdict
+from fitroom.runs.lock import FolderLock
 from sample_estimates import estimate_of, long_timeline
 from sample_plans import sample_plan
 from sample_runs import BEGUN, PEAK_BYTES, readings, run_facts, step_estimate, write_plain_run, write_run

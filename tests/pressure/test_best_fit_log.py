@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from fitroom.memory.allocators.best_fit import BestFitAllocator, DoesNotFitError
 
+from fitroom.memory.allocators.best_fit import BestFitAllocator, DoesNotFitError
 from processes import ROOT, needs
 
 LIMIT_MIB = 700

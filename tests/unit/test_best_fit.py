@@ -1,6 +1,7 @@
 """The model of TensorFlow's allocator: the smallest chunk that holds a request, and what is left of it."""
 
 import pytest
+
 from fitroom.memory.allocators.best_fit import MOST_WASTE_BYTES, BestFitAllocator, DoesNotFitError
 
 

@@ -4,9 +4,6 @@ from html import escape
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from fitroom.cards.catalogue import find_card
-from fitroom.cards.nvml import LiveGpu, live_gpus
-from fitroom.cards.overhead import context_bytes
 
 from fitroom.backends.default_share import share_note
 from fitroom.budget import Budget

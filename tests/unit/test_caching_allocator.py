@@ -1,6 +1,7 @@
 """The model of PyTorch's caching allocator does what PyTorch's rules say."""
 
 import pytest
+
 from fitroom.memory.allocators.caching import CachingAllocator, OutOfMemoryError
 from fitroom.memory.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
 from fitroom.memory.allocators.requests import Requests

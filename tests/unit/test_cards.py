@@ -1,7 +1,6 @@
 from collections import Counter
 
 import pytest
-from fitroom.cards.catalogue import Card, all_cards, family, find_card
 
 from fitroom.cards.catalogue import Card, all_cards, family, find_card
 from fitroom.errors import InputError, UnknownNameError

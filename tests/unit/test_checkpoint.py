@@ -12,10 +12,10 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-from fitroom.runs.checkpoint import Checkpoint, read_latest, write
-from fitroom.runs.writer import CheckpointWriter
 
 from fitroom.errors import InputError
+from fitroom.runs.checkpoint import Checkpoint, read_latest, write
+from fitroom.runs.writer import CheckpointWriter
 from small_disk import run_on, small_disk
 
 ARRAYS = {

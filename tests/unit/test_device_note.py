@@ -4,7 +4,6 @@ There is no card in most machines that run this: the driver's answer is replaced
 """
 
 import pytest
-from fitroom.cards.nvml import LiveGpu
 
 from fitroom.backends.contract import Device
 from fitroom.cards.nvml import LiveGpu

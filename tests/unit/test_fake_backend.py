@@ -1,12 +1,12 @@
 """The backend that fakes a card: it runs out of memory at its capacity, and its steps grow with the micro-batch."""
 
 import pytest
-from fitroom.cards.catalogue import find_card
-from fitroom.memory.step import StepRequest
-from fitroom.memory.timeline import Buffer, Moment, Timeline
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.out_of_memory import FakeOutOfMemoryError
+from fitroom.cards.catalogue import find_card
+from fitroom.memory.step import StepRequest
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
 
 

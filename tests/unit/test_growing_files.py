@@ -4,7 +4,6 @@ import sys
 
 from fitroom.files.growing_files import GrowingFiles
 from fitroom.files.json_lines import append_line, read_lines
-
 from small_disk import run_on, small_disk
 
 FULL_FOR_A_WHILE = """

@@ -4,12 +4,12 @@ import os
 import sys
 
 import pytest
-from fitroom.cards.nvml import LiveGpu
-from fitroom.cards.overhead import visible_bytes
 
 from fitroom.backends.choose import limit_memory
 from fitroom.backends.jax import limit as limit_of_jax
 from fitroom.backends.tensorflow import limit as limit_of_tensorflow
+from fitroom.cards.nvml import LiveGpu
+from fitroom.cards.overhead import visible_bytes
 
 GIB = 2**30
 H200 = LiveGpu(index=0, name="NVIDIA H200", memory_bytes=143_771 * 2**20, used_bytes=0)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from fitroom.events import Events
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.events import Events

@@ -6,10 +6,10 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from fitroom.cards.catalogue import find_card
 from rich.console import Console
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import find_card
 from fitroom.planning.cards import CardPlan
 from fitroom.planning.option import Speed
 from fitroom.planning.result import Plan

@@ -1,9 +1,9 @@
 """The planner's rules: without a framework where they need none, then on models of Keras."""
 
 import pytest
-from fitroom.planning.candidates import FEW_SAMPLES, Candidate, Priced, best_of, frontier_of
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.planning.candidates import FEW_SAMPLES, Candidate, Priced, best_of, frontier_of
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Change
 from fitroom.planning.result import Plan

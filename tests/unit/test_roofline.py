@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fitroom.cards.catalogue import all_cards, find_card
 
 from drawn_chains import NUM_CALLS, drawn_chain
+from fitroom.cards.catalogue import all_cards, find_card
 from fitroom.planning.roofline.step_time import CLASSES, FEATURES, StepTime, known_factors
 from fitroom.planning.roofline.work import KINDS, Work
 from fitroom.remat.segment import Segment

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+
+from fitroom.errors import InputError
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.interrupts import Interrupts
 from fitroom.runs.writer import Cadence
-
-from fitroom.errors import InputError
 from small_disk import read_only, run_on, small_disk
 
 IDENTITY = {

@@ -6,6 +6,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
+
 from fitroom.files.values import NotPlainError, decode, encode
 
 VALUE = {

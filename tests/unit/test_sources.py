@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
-from fitroom.inputs import randomness, source_of, split_validation, unpack
-from fitroom.inputs.prefetch import prefetched
 
 from fitroom.errors import HostMemoryError, InputError
+from fitroom.inputs import randomness, source_of, split_validation, unpack
+from fitroom.inputs.prefetch import prefetched
 from sample_sources import check_goes_on_exactly, trained
 
 X = np.arange(20, dtype="float32").reshape(10, 2)

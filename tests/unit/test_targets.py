@@ -1,8 +1,6 @@
 import re
 
 import pytest
-from fitroom.cards.catalogue import Card, all_cards, find_card
-from fitroom.cards.targets import target_description
 
 from fitroom.cards.catalogue import Card, all_cards, find_card
 from fitroom.cards.targets import target_description

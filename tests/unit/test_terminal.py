@@ -5,9 +5,9 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from fitroom.memory.timeline import Buffer, Moment, Timeline
 from rich.console import Console
 
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
 from fitroom.report.terminal import Refusal, estimate_text, estimates_table
 from sample_estimates import GIB, MIB, estimate_of, estimate_of_layers, small_estimate

@@ -5,13 +5,12 @@ There a step takes half the memory where something is recomputed.
 
 import numpy as np
 import pytest
-from fitroom.batch import Batch
-from fitroom.events import Events
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.stepper import SAMPLE_BYTES, FakeStepper
 from fitroom.batch import Batch
 from fitroom.errors import FreshStart, OutOfMemoryError
+from fitroom.events import Events
 from fitroom.recipe import Recipe, Remat
 from fitroom.train.sizing import FIRST_STRETCH, Sizing
 from fitroom.train.transaction import Transaction

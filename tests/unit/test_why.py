@@ -4,9 +4,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from fitroom.cards.catalogue import find_card
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import find_card
 from fitroom.planning.memory import Memory
 from fitroom.planning.room import Room
 from fitroom.planning.search import Search

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import keras
 import pytest
+from keras import layers
+
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR, timeline_of_jaxpr
 from fitroom.backends.jax.trace.step import predict_step, training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
 
 ROOT = Path(__file__).parents[3]
 

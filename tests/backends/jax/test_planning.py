@@ -2,9 +2,9 @@
 
 import keras
 import pytest
-from fitroom.memory.step import NO_LIMIT_BYTES
 
 import fitroom
+from fitroom.memory.step import NO_LIMIT_BYTES
 from fitroom.planning.max_batch import LargestBatch
 from fitroom.planning.result import Plan
 from fitroom.planning.room import room_of

@@ -5,14 +5,14 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
-from fitroom.backends.jax.trace.step import training_step
-from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
-from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import FitroomError, ModelError, Recipe
+from fitroom.backends.jax.trace.step import training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from sample_models import SIZE, classifier
 
 BATCH = 4

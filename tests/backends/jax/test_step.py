@@ -13,17 +13,6 @@ import jax
 import keras
 import numpy as np
 import pytest
-from fitroom.backends.jax.trace.estimate import UNFORESEEN_SHARE
-from fitroom.backends.jax.trace.step import training_step
-from fitroom.backends.jax.train import room
-from fitroom.backends.jax.train import transfer as sending
-from fitroom.backends.jax.train.programs import keep_programs
-from fitroom.backends.jax.train.state import last_first, of_last_first, read
-from fitroom.backends.jax.train.stepper import JaxStepper
-from fitroom.batch import Batch, cut_sizes
-from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
-from fitroom.memory.step import StepRequest
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.sparse import BCOO
 from keras import layers
@@ -31,10 +20,19 @@ from keras import layers
 import fitroom
 from fitroom import ModelError, Recipe
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
+from fitroom.backends.jax.trace.estimate import UNFORESEEN_SHARE
+from fitroom.backends.jax.trace.step import training_step
+from fitroom.backends.jax.train import room
+from fitroom.backends.jax.train import transfer as sending
+from fitroom.backends.jax.train.programs import keep_programs
+from fitroom.backends.jax.train.state import last_first, of_last_first, read
+from fitroom.backends.jax.train.stepper import JaxStepper
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.batch import Batch, cut_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from step_cases import FIRST, LATER, compiled, dense, dense_batch, mean_of_each, state_of, tagger
 from step_comparison import assert_close, assert_identical
 

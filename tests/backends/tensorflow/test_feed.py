@@ -9,15 +9,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
+
+import fitroom
 from fitroom.backends.tensorflow.train import pinned as pinned_module
 from fitroom.backends.tensorflow.train import transfer as feed_module
 from fitroom.backends.tensorflow.train.host import as_tensors
 from fitroom.backends.tensorflow.train.pinned import PinnedMemory, card_in_use
 from fitroom.backends.tensorflow.train.transfer import Feed
 from fitroom.batch import Batch
-from keras import layers
-
-import fitroom
 
 HOST, CARD = "CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"
 

@@ -6,7 +6,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
+
+import fitroom
+from fitroom import Recipe
 from fitroom.backends.tensorflow.device import release
+from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.trace.graph.program import program_of
@@ -14,11 +19,6 @@ from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-import fitroom
-from fitroom import Recipe
-from fitroom.backends.tensorflow.pool import default_limit_bytes
 from sample_models import SIZE, classifier
 
 BATCH = 64

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.estimate.jitted import compiler
+from keras import layers
+
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.trace.jitted.hlo import hlo_of
 from fitroom.backends.tensorflow.trace.jitted.left_behind import left_behind_bytes
@@ -22,14 +24,12 @@ from fitroom.backends.tensorflow.trace.micro_batch_estimate import jitted_timeli
 from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.cards.catalogue import find_card
+from fitroom.errors import BackendError, CompilerError, InputError, ModelError
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory import cache
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import INPUT_LAYER, NO_LAYER, Timeline
-from keras import layers
-
-from fitroom.errors import BackendError, CompilerError, InputError, ModelError
 from fitroom.recipe import Recipe
 
 SIZE = 64

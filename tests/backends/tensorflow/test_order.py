@@ -9,6 +9,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
+from tensorflow.python.eager import context  # the graphs of functions that ran have no public name
+
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.graph.copies import with_copies
 from fitroom.backends.tensorflow.trace.graph.executor import Executor
@@ -23,8 +26,6 @@ from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
-from keras import layers
-from tensorflow.python.eager import context  # the graphs of functions that ran have no public name
 
 BATCH, FEATURES, STEPS = 8, 16, 10
 

@@ -4,6 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
+
+import fitroom
+from fitroom import Recipe
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.graph.estimate import step_program
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
@@ -16,10 +20,6 @@ from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-import fitroom
-from fitroom import Recipe
 from remat_cases import CASES
 from remat_comparison import assert_close, in_threes
 from step_cases import state_of

@@ -8,6 +8,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
+
+from fitroom.backends.choose import current_backend
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
 from fitroom.backends.tensorflow.trace.graph.estimate import step_program
 from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
@@ -24,9 +27,6 @@ from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-from fitroom.backends.choose import current_backend
 from fitroom.recipe import Recipe
 
 BATCH = 1024

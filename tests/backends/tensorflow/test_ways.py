@@ -7,16 +7,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.train import stepper as stepper_module
-from fitroom.backends.tensorflow.train.host import as_tensors
-from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
-from fitroom.batch import Batch
-from fitroom.keras_model.objective import Objective
 from keras import layers
 
 from failing_steps import PARTS_OF_SEVEN, PLACES, WHOLE, check_that_a_failed_step_leaves_every_bit
 from fitroom.backends.choose import current_backend
+from fitroom.backends.tensorflow.train import stepper as stepper_module
+from fitroom.backends.tensorflow.train.host import as_tensors
+from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
+from fitroom.batch import Batch
 from fitroom.errors import ModelError
+from fitroom.keras_model.objective import Objective
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
 from step_comparison import assert_close, assert_identical, expected_of, numbers
 

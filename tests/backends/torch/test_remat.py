@@ -7,6 +7,10 @@ import keras
 import numpy as np
 import pytest
 import torch
+from keras import layers
+
+import fitroom
+from fitroom import Recipe
 from fitroom.backends.torch.trace.platform import cpu
 from fitroom.backends.torch.trace.step import training_steps
 from fitroom.backends.torch.train.stepper import TorchStepper
@@ -14,10 +18,6 @@ from fitroom.batch import Batch, cut_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-import fitroom
-from fitroom import Recipe
 
 NUM_BLOCKS = 4
 IN_BLOCKS = fitroom.Remat(segments=[(f"conv{number}", f"add{number}") for number in range(NUM_BLOCKS)])

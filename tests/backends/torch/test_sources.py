@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from fitroom.inputs import randomness, source_of
 
 from fitroom.errors import HostMemoryError, InputError
+from fitroom.inputs import randomness, source_of
 from sample_sources import check_goes_on_exactly, trained
 
 X = torch.arange(20.0).reshape(10, 2)

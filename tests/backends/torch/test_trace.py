@@ -11,6 +11,10 @@ import keras
 import numpy as np
 import pytest
 import torch
+from keras import layers
+
+import fitroom
+from fitroom import BackendError, InputError, ModelError, Recipe
 from fitroom.backends.torch.trace.cuda.reductions import scratch_bytes
 from fitroom.backends.torch.trace.estimate import estimate as trace
 from fitroom.backends.torch.trace.estimate import measure as measured
@@ -19,10 +23,6 @@ from fitroom.backends.torch.trace.step import training_steps
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepared
 from fitroom.memory.step import StepRequest
-from keras import layers
-
-import fitroom
-from fitroom import BackendError, InputError, ModelError, Recipe
 from sample_models import ADAM_AND_LOSS, SIZE, classifier, convolutions_with_shortcuts, dense_with_shortcuts
 
 MIB = 1024**2

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.train import stepper as stepper_module
-from fitroom.batch import Batch
 from keras import layers
 
 from fitroom.backends.choose import current_backend
+from fitroom.backends.tensorflow.train import stepper as stepper_module
+from fitroom.batch import Batch
 from fitroom.recipe import Remat
 from step_cases import state_of
 from step_comparison import assert_close, assert_identical, numbers
