@@ -3,8 +3,8 @@
     python benchmarks/traced_error.py [--half tuned|held-out] [--only TEXT] [--exact-only]
 
 Each case is a training step estimated twice without a GPU: from its jaxpr, and by XLA's compiler for an H200. Half of
-the models, picked by a hash of their names, were looked at while the rules of `fitroom.backends.jax.trace.jaxpr` were made;
-the error to believe is that of the other half. Results go to `benchmarks/results/jax_traced.json` after each case;
+the models, picked by a hash of their names, were looked at while the rules of `backends/jax/trace/jaxpr` were made; the
+error to believe is that of the other half. Results go to `benchmarks/results/jax_traced.json` after each case;
 compiled figures that are there for the same versions are not made again.
 
 The held-out half was not run once only: see NOTE.

@@ -61,7 +61,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
-    from fitroom.backends.torch.trace.estimate import collector
+    from fitroom.backends.torch.trace import collector
 
     monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
     gc.collect()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.trace.estimate.jitted import compiler
+from fitroom.backends.tensorflow.trace.jitted import compiler
 from keras import layers
 
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
