@@ -10,7 +10,7 @@ import fitroom
 from fitroom.backends.choose import current_backend
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
-from fitroom.report.progress_words import event_text
+from fitroom.report.progress.words import format_event
 from fitroom.train.events import listening
 from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
@@ -150,7 +150,7 @@ def test_out_of_memory_shows_at_its_batch_and_in_the_readings_after_it(tmp_path,
     heard = Heard()
     with listening(heard.event):
         trained(tmp_path, model=model, epochs=1)
-    assert [event_text(event) for event in heard.events] == [
+    assert [format_event(event) for event in heard.events] == [
         "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch done again"
     ]
     assert {reading["micro_batch"] for reading in lines(tmp_path)} == {8}

@@ -17,8 +17,8 @@ from fitroom.cli.run_place import choose_run
 from fitroom.errors import InputError
 from fitroom.models.keras_archive import LARGEST_TEXT_BYTES, damage_of
 from fitroom.models.keras_file import read_model
-from fitroom.report.run_page import run_page
-from fitroom.report.run_record import open_run
+from fitroom.report.run.page import render_run_page
+from fitroom.runs.run import open_run
 from fitroom.train.run.archive import DamagedError, read_archive
 from fitroom.train.run.folder import RunFolder
 from fitroom.train.run.lock import FolderLock, is_locked, take_lock
@@ -163,7 +163,7 @@ def refused(look, run):
 
 
 def _report(run):
-    run_page(open_run(run))
+    render_run_page(open_run(run))
 
 
 def _resume(run):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fitroom.recipe import Recipe
-from fitroom.report.plan_plot import save_plan_plot
+from fitroom.report.save import save_plan
 from sample_estimates import GIB
 from sample_plans import ROUNDED, option_of, sample_plan
 from test_run_page_in_browser import COLOURS, HOSTILE, Opened
@@ -16,7 +16,7 @@ from test_run_page_in_browser import browser as browser
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.html"
-    save_plan_plot(sample_plan(model=HOSTILE[0], notes=HOSTILE), path)
+    save_plan(sample_plan(model=HOSTILE[0], notes=HOSTILE), path)
     return path
 
 

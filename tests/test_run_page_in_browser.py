@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from fitroom.planning.option import Change
-from fitroom.report.run_page import write_report
+from fitroom.report.run.report import write_report
 from sample_plans import sample_plan
 from sample_runs import write_plain_run, write_run
 

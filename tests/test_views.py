@@ -17,9 +17,9 @@ import pytest
 from rich.console import Console
 
 from fitroom.cli import predict
-from fitroom.report.lines import JsonView, LineView
-from fitroom.report.live import LiveView
-from fitroom.report.progress import Progress
+from fitroom.report.progress.lines import JsonView, LineView
+from fitroom.report.progress.live import LiveView
+from fitroom.report.progress.state import Progress
 
 TESTS = Path(__file__).parent
 GIB = 2**30

@@ -27,7 +27,7 @@ from fitroom.input_sizes import known_sizes
 from fitroom.models.resizing import load_resizable
 from fitroom.models.source import ModelSource, check_model
 from fitroom.recipe import Recipe
-from fitroom.report.comparison import Cell, Refusal
+from fitroom.report.estimate.comparison import Cell, Refusal
 from fitroom.units import parse_bytes
 
 INPUT_DTYPES = (

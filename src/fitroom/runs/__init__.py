@@ -1,0 +1,1 @@
+"""The folder of a run: what a training leaves on disk, read back as values."""
