@@ -151,7 +151,7 @@ def test_out_of_memory_shows_at_its_batch_and_in_the_readings_after_it(tmp_path,
     with listening(heard.event):
         trained(tmp_path, model=model, epochs=1)
     assert [format_event(event) for event in heard.events] == [
-        "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch done again"
+        "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch repeated"
     ]
     assert {reading["micro_batch"] for reading in lines(tmp_path)} == {8}
 

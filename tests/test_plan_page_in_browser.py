@@ -34,7 +34,7 @@ def test_the_pointer_and_the_arrow_keys_say_recipe_memory_and_changes(browser, p
         opened.chart("frontier").focus()
         opened.page.keyboard.press("ArrowRight")
         shown = opened.tooltip("frontier")
-        assert shown["title"] == ["64 samples at once, float32, blocks recomputed"]
+        assert shown["title"] == ["micro-batch 64, float32, blocks recomputed"]
         assert shown["lines"] == [" recomputed  300 / s"]
         after = "canvas => Chart.getChart(canvas).tooltip.afterBody"
         details = ["needs 2.00 GiB, interpolated", "changes batch statistics"]

@@ -35,10 +35,10 @@ Memory
   needs at least  6.25 GiB   78.1 %  ███████████████████████████████▎
   stays free      1.75 GiB   21.9 %  ████████▊
   budget          8.00 GiB  100.0 %  ████████████████████████████████████████
-  At least 245.8 MiB stay free on purpose.
+  A reserve of at least 245.8 MiB stays free.
 
 Speed
-  400 samples a second, 0.64 s a step of 256, by the roofline of the card
+  400 samples a second, 0.64 s a step of 256, predicted, not measured
 
 What it changes about the result
   recomputed  none → 1 segment  changes nothing
@@ -47,36 +47,36 @@ Why
   The fastest recipe that fits into 8 GiB keeps the batch whole and computes one segment again;
   without that it would take 20 GiB.
 
-What there is to choose from
-       at                  needs   samples
-     once  recomputed   at least  a second  changes  memory is     fits
-      256  nothing     20.00 GiB       500  nothing  interpolated  no
-  ▸   256  1 segment    6.25 GiB       400  nothing  confirmed     yes
-      256  blocks       4.00 GiB       350  nothing  interpolated  yes
+Alternatives
+     micro-                  needs   samples
+      batch  recomputed   at least  a second  changes  memory is     fits
+        256  nothing     20.00 GiB       500  nothing  interpolated  no
+  ▸     256  1 segment    6.25 GiB       400  nothing  confirmed     yes
+        256  blocks       4.00 GiB       350  nothing  interpolated  yes
   and 1 more: --all-recipes shows them, plan.frontier has them
 
-If memory runs out all the same
-  blocks recomputed with whole batches; then blocks recomputed with 128 samples at once; then blocks
-  recomputed with 64 samples at once
+If memory runs out anyway
+  blocks recomputed with whole batches; then blocks recomputed with micro-batch 128; then blocks
+  recomputed with micro-batch 64
 
 Notes
   - The card was not here: its speed is from its datasheet.
 """
 
 CHOICE_AT_60_COLUMNS_IN_ASCII = """\
-What there is to choose from
-      at                 needs  samples
-    once recomputed   at least a second changes fits
-     256 nothing    ~20.00 GiB      500 nothing no
-  *  256 1 segment    6.25 GiB      400 nothing yes
-     256 blocks      ~4.00 GiB      350 nothing yes
+Alternatives
+    micro-                 needs  samples
+     batch recomputed   at least a second changes fits
+       256 nothing    ~20.00 GiB      500 nothing no
+  *    256 1 segment    6.25 GiB      400 nothing yes
+       256 blocks      ~4.00 GiB      350 nothing yes
   and 1 more: --all-recipes shows them, plan.frontier has
   them
   ~ is interpolated, the others are confirmed
 """
 
 CHOICE_AT_44_COLUMNS = """\
-What there is to choose from
+Alternatives
   - whole batches, float32
     20.00 GiB (interpolated), 500 samples a
     second, changes nothing, does NOT fit
@@ -90,16 +90,16 @@ CARDS_AT_80_COLUMNS = """\
 tiny, batch 256, float32
 2 of 3 cards can, the smallest is T4, the smallest with whole batches H200
 
-                                                                samples
-card              memory        recipe                         a second
+                                                                    samples
+card              memory        recipe                             a second
 GTX 1060 3GB    3.00 GiB  no    nothing fits in 2.21 GiB
-T4             15.00 GiB  fits  64 at once, blocks recomputed       300
-H200          140.40 GiB  fits  whole batches                       500
+T4             15.00 GiB  fits  micro-batch 64, blocks recomputed       300
+H200          140.40 GiB  fits  whole batches                           500
 """
 
 
 def long_frontier() -> Plan:
-    """All even parts of a batch of 100, in 1 GiB a sample; 10 at once is the chosen one."""
+    """All even parts of a batch of 100, in 1 GiB a sample; micro-batch 10 is the chosen one."""
     sizes = sorted({-(-100 // parts) for parts in range(1, 101)}, reverse=True)
     recipes = [Recipe(micro_batch=size, precision="mixed_bfloat16") for size in sizes]
     frontier = [option_of(recipe, recipe.micro_batch * GIB, 100.0, ROUNDED, cut_to(10)) for recipe in recipes]
@@ -138,7 +138,7 @@ def test_every_kind_of_recipe_has_a_column_where_it_differs():
         option_of(Recipe(precision="mixed_bfloat16", jit=True, micro_batch=32), 3 * GIB, None, ROUNDED, cut_to(32)),
     )
     text = render_plain(render_plan_text(sample_plan(frontier=options), all_recipes=True))
-    assert "  once  precision       jit     at least  a second  changes" in text
+    assert "  batch  precision       jit     at least  a second  changes" in text
     assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, statistics  interpolated  yes" in text
     assert "recomputed   at least" not in text
 
@@ -181,11 +181,11 @@ def test_a_plan_that_changes_nothing_says_so():
         ),
         (
             {"recipe": Recipe(micro_batch=100, precision="mixed_float16", optimizer="lion", image_size=96, jit=True)},
-            "fits with 86 samples at once, mixed_float16, jit, lion, 96 x 96 pixels\n",
+            "fits with micro-batch 86, mixed_float16, jit, lion, 96 x 96 pixels\n",
         ),
-        ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. At least "),
+        ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. A reserve of "),
         ({"changes": (RECOMPUTED, cut_to(86))}, "micro-batch  256 → 86          changes batch statistics\n"),
-        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed with 9 samples at once\n"),
+        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "anyway\n  blocks recomputed with micro-batch 9\n"),
     ],
 )
 def test_speed_recipe_budget_changes_and_fallbacks_in_words(changes, words):
@@ -228,7 +228,7 @@ def test_a_picture_names_the_plan_the_budget_and_the_groups_but_not_what_is_far_
 def test_a_plan_without_speeds_or_alternatives_can_be_drawn(tmp_path):
     unknown = tuple(replace(option, speed=None) for option in sample_plan().frontier)
     save_plan(sample_plan(frontier=unknown, speed=None), tmp_path / "unknown.svg")
-    assert "samples at once" in (tmp_path / "unknown.svg").read_text()
+    assert "micro-batch" in (tmp_path / "unknown.svg").read_text()
     for suffix in ("svg", "html"):
         save_plan(sample_plan(frontier=(), budget=Budget(bytes=99 * GIB, source="given")), tmp_path / f"a.{suffix}")
         assert "99.00 GiB for training" in (tmp_path / f"a.{suffix}").read_text()

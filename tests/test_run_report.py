@@ -23,8 +23,8 @@ from sample_plans import sample_plan
 from sample_runs import BEGUN, PEAK_BYTES, readings, run_facts, step_estimate, write_plain_run, write_run
 
 ASSETS = Path(shared.__file__).parent / "assets"
-SECTIONS = ["training", "memory", "mistakes", "pictures", "classes", "recipe", "plan"]
-SECTIONS += ["events", "skipped", "again", "versions"]
+SECTIONS = ["training", "memory", "mistakes", "images", "classes", "recipe", "plan"]
+SECTIONS += ["events", "skipped", "commands", "versions"]
 
 
 def page_of(folder: Path) -> str:
@@ -49,9 +49,7 @@ def charts_of(folder: Path) -> dict[str, Chart]:
 
 def test_a_finished_run_is_told_in_one_sentence(tmp_path):
     run = fitroom.open_run(write_run(tmp_path))
-    assert str(judge_run(run)) == (
-        "Trained: 90.7 % right on 772 pictures it never saw in training. In 7.41 of 8.00 GiB, 12 minutes."
-    )
+    assert str(judge_run(run)) == ("Trained: accuracy 90.7 % on 772 held-out images. In 7.41 of 8.00 GiB, 12 minutes.")
     assert judge_run(run).tone == "good"
     assert format_title(run) == "xception on my flowers"
 
@@ -61,18 +59,18 @@ def test_a_model_that_only_guesses_is_not_praised(tmp_path):
     data = json.loads((tmp_path / "results.json").read_text())
     (tmp_path / "results.json").write_text(json.dumps(data | {"confusion": [[7, 0], [5, 0]]}))
     said = judge_run(fitroom.open_run(tmp_path))
-    assert said.sentence.startswith("Naming the most frequent class every time would do as well.")
+    assert said.sentence.startswith("Always predicting the most frequent class would do as well.")
     assert said.tone == "plain"
 
 
 def test_a_whole_run_has_every_section(tmp_path):
     page = page_of(write_run(tmp_path))
     assert sections_of(page) == SECTIONS
-    assert "The peak was as predicted; the micro-batch changed on the way (80, 64)" in page
+    assert "The peak was as predicted; the micro-batch changed during the run (80, 64)" in page
     assert "7.35 GiB, which is the largest part that fits the budget" in page
     assert "--budget 8GiB --run-dir runs/a</code>" in page
-    assert "fitroom train &#x27;my flowers/&#x27;" in page
-    assert f"fitroom predict {tmp_path} picture.jpg" in page
+    assert "fitroom train &#39;my flowers/&#39;" in page
+    assert f"fitroom predict {tmp_path} image.jpg" in page
     assert "cut short: the file ends within the picture" in page
     assert "keras 3.15.1" in page
     assert "<dt>recomputed</dt><dd>blocks</dd>" in page
@@ -101,7 +99,7 @@ def test_a_run_of_fit_shows_the_plan_that_it_kept(tmp_path):
         ("job.json", {"classes", "plan"}),
         ("estimate.json", set()),
         ("readings.jsonl", set()),
-        ("results.json", {"mistakes", "pictures"}),
+        ("results.json", {"mistakes", "images"}),
         ("skipped.jsonl", {"skipped"}),
     ],
 )
@@ -119,12 +117,12 @@ def test_a_page_is_made_whatever_file_is_missing_or_damaged(tmp_path, file, gone
         assert set(sections_of(page)) == set(SECTIONS)
     else:
         assert set(sections_of(page)) == set(SECTIONS) - gone
-    assert (f"{file} is there but cannot be read." in page) == (way != "missing" and not is_lines)
+    assert (f"{file} exists but cannot be read." in page) == (way != "missing" and not is_lines)
 
 
 def test_a_run_of_fit_alone_has_a_page_too(tmp_path):
     page = page_of(write_plain_run(tmp_path))
-    assert sections_of(page) == ["training", "recipe", "events", "again", "versions"]
+    assert sections_of(page) == ["training", "recipe", "events", "commands", "versions"]
     assert "Trained: accuracy 89.4 % in validation after 10 epochs." in page
     assert "keras.saving.load_model" in page
     assert "No readings of memory and speed were kept." in page
@@ -137,7 +135,7 @@ def test_a_run_that_was_killed_says_how_to_go_on(tmp_path):
     assert run.state == "stopped"
     assert judge_run(run).headline == "Stopped before the end: 10 of 30 epochs done."
     assert "in 7.41 of 8.00 GiB, 12 minutes" in judge_run(run).sentence
-    assert judge_run(run).sentence.endswith("The same command again goes on from the last checkpoint.")
+    assert judge_run(run).sentence.endswith("Run the same command again to resume from the last checkpoint.")
 
 
 def test_an_interrupted_run_and_the_reason_of_a_failure_are_said(tmp_path):
@@ -146,7 +144,7 @@ def test_an_interrupted_run_and_the_reason_of_a_failure_are_said(tmp_path):
         file.write('{"kind": "failed", "message": "The disk is full."}\n')
     assert str(judge_run(fitroom.open_run(tmp_path))) == (
         "Interrupted: 10 of 10 epochs done. The disk is full. So far: loss 0.212. "
-        "The same call again goes on from the last checkpoint."
+        "Make the same call again to resume from the last checkpoint."
     )
 
 
@@ -316,7 +314,7 @@ def test_the_library_of_charts_is_the_one_that_is_named():
 
 def test_in_a_notebook_a_run_and_its_report_show_themselves(tmp_path):
     run = fitroom.open_run(write_run(tmp_path, classes=["<b>", "b", "c"]))
-    assert "right on" in run._repr_html_()
+    assert "held-out images" in run._repr_html_()
     report = run.report()
     assert report.path == tmp_path / "report.html"
     shown = report._repr_html_()

@@ -30,7 +30,7 @@ fits: 6.25 GiB of 16.00 GiB
 Memory
   peak               5.00 GiB  the most in use at once during a training step
   needs at least     6.25 GiB  the allocator limit that holds the step
-  takes of the card  6.75 GiB  so much must be free on it when training starts, CUDA included
+  takes of the card  6.75 GiB  what must be free on it when training starts, CUDA included
 
 Peak by kind
   activations   3.25 GiB  65.0 %  ████████████████████████████████████████
@@ -109,7 +109,7 @@ fits: 243.8 MiB of 16.00 GiB
 Memory
   peak               195.0 MiB  the most in use at once during a training step
   needs at least     243.8 MiB  the allocator limit that holds the step
-  takes of the card  755.8 MiB  so much must be free on it when training starts,
+  takes of the card  755.8 MiB  what must be free on it when training starts,
                                 CUDA included
 
 Peak by kind
@@ -236,7 +236,7 @@ def test_a_step_that_holds_nothing_can_be_shown():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "traced", "typical_error": 0.012}, "traced: every tensor of the step was followed from birth"),
+        ({"method": "traced", "typical_error": 0.012}, "traced: every tensor of the step was followed from allocation"),
         ({"method": "traced", "typical_error": 0.012}, "Typical error of the peak: 1.2 %."),
         ({"typical_error": 0.0}, "Typical error of the peak: under 0.01 %."),
         ({"method": "measured", "typical_error": None}, "and the framework's allocator was read.\n"),

@@ -66,9 +66,9 @@ def command(
         return
     from rich.console import Console
 
-    from fitroom.report.segments.text import SegmentsText
+    from fitroom.report.segments.text import render_segments_text
 
-    Console().print(SegmentsText(outline))
+    Console().print(render_segments_text(outline))
 
 
 def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""Small values for people: a budget, a card, the largest batches. The same lines for `print` and for a notebook."""
+"""Facts about small values: a budget, a card, the largest batches. The same for `print` and for a notebook."""
 
 from fitroom.budget import Budget
 from fitroom.estimating.cards import Card

@@ -75,7 +75,7 @@ def render_plan(plan: Plan) -> "Markup":
             ("changes", plan_words.format_effects(plan.changes)),
         ],
         why=plan.why,
-        bars=[_Bars(heading="Memory of what there is to choose from", rows=rows, whole_bytes=plan.budget.bytes)],
+        bars=[_Bars(heading="Memory of the alternatives", rows=rows, whole_bytes=plan.budget.bytes)],
     )
 
 

@@ -62,7 +62,7 @@ def list_sizes(estimate: Estimate) -> tuple[Size, Size, Size]:
         Size(
             name="takes of the card",
             size_bytes=estimate.device_bytes,
-            meaning="so much must be free on it when training starts, CUDA included",
+            meaning="what must be free on it when training starts, CUDA included",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What every card would do with a model, as one table."""
+"""Which recipe a model gets on every card, as one table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from fitroom.units import format_bytes
 
 _EXPLANATION = (
     "Memory was estimated on a card of each kind and is interpolated for the others, with a larger reserve; "
-    "`fitroom plan --gpu NAME` proves one. Cards of AMD and Apple are judged by their memory and datasheet alone."
+    "`fitroom plan --gpu NAME` confirms one. Cards of AMD and Apple are judged by their memory and datasheet alone."
 )
 
 
 def render_cards_table(found: Sequence[CardPlan], title: str) -> RenderableType:
-    """A row a card, by memory and then by speed, with a summary on top."""
+    """Lay out a row for each card, by memory and then by speed, with a summary on top."""
     in_order = sorted(found, key=lambda each: (each.card.memory_bytes, -_get_samples_per_second(each)))
     return _CardsTable(tuple(in_order), title)
 
@@ -41,7 +41,7 @@ class _CardsTable:
         yield sheet.make_text(_EXPLANATION)
 
     def _find_precision(self, before: str = "") -> str:
-        """Where it is the same for all."""
+        """Return the precision of all rows, where it is the same; otherwise nothing."""
         found = {each.option.recipe.precision for each in self.rows if each.option}
         return f"{before}{found.pop()}" if len(found) == 1 and None not in found else ""
 
@@ -69,7 +69,7 @@ def _lay_out_table(rows: Sequence[CardPlan], *, with_precision: bool, sheet: She
             table.add_row(*cells, Text("no"), Text(reason), Text(""), style="dim")
             continue
         recipe = each.option.recipe if with_precision else replace(each.option.recipe, precision=None)
-        said = words.format_recipe(recipe, each.batch_size, brief=True)
+        said = words.format_recipe(recipe, each.batch_size)
         table.add_row(*cells, Text("fits", "green"), sheet.make_text(said), Text(words.format_rate(each.option.speed)))
     return table
 

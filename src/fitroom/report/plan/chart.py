@@ -1,4 +1,4 @@
-"""What a plan chose from as an interactive chart, and as a table."""
+"""The alternatives of a plan as an interactive chart, and as a table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _SHAPES = ("circle", "triangle", "rect", "rectRot")
 
 
 def make_frontier_chart(plan: Plan) -> Chart:
-    """Memory across, speed up, the budget as a line. For a plan that has a frontier."""
+    """Make the chart of a plan that has a frontier: memory across, speed up, the budget as a line."""
     found = find_points(plan)
     budget = format_bytes(found.budget_bytes)
     title = f"{found.up_words.capitalize()}, by the memory that a recipe needs"

@@ -1,4 +1,4 @@
-"""A picture of what a plan chose from: memory across, speed up, the budget as a line."""
+"""The figure of a plan's alternatives: memory across, speed up, the budget as a line."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from fitroom.units import format_bytes
 _WIDTH, _HEIGHT = 10.4, 5.4
 _MARKERS = "o^sD"
 _NAME_WIDTH, _NAME_HEIGHT = 20, 11
-"""Of a number above a point, in points of print."""
+"""The size of a number above a point, in points of print."""
 
 
 def draw_plan(plan: Plan, file_format: FileFormat) -> bytes:
-    """The picture as the bytes of a file; the same plan always gives the same bytes."""
+    """Draw the figure as the bytes of a file; the same plan always gives the same bytes."""
 
     def paint(figure: Any) -> None:
         figure.subplots_adjust(left=0.075, right=0.97, bottom=0.115, top=0.79)
@@ -46,7 +46,7 @@ def _draw_points(axes: Any, found: Points) -> None:
         _draw_dots(axes, points, name, color=colour, marker=_MARKERS[place % len(_MARKERS)])
     _draw_dots(axes, found.too_large, "does not fit", color=MUTED, marker="x")
     _draw_names(axes, found)
-    # Above the picture, where no point can be.
+    # Above the axes, where no point can be.
     legend = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1.0), "ncols": 4, "frameon": False}
     axes.legend(labelcolor=INK, handletextpad=0.3, columnspacing=1.4, borderaxespad=0.2, **legend)
 
@@ -58,7 +58,7 @@ def _draw_frame(axes: Any, found: Points) -> None:
     axes.set_xlim(0, 1.08 * right)
     axes.set_xticks(places, labels)
     axes.set_ylim(0, 1.15 * max(point.up for point in found.points))
-    numbers = "; above each, how many samples are on the card at once" if found.has_speed else ""
+    numbers = "; above each point, its micro-batch" if found.has_speed else ""
     axes.set_xlabel(f"{unit} of memory needed{numbers}", color=MUTED)
     axes.set_ylabel(found.up_words, color=MUTED)
     axes.tick_params(colors=MUTED, length=0, pad=5)
@@ -85,7 +85,7 @@ def _draw_dots(axes: Any, points: list[Point], name: str, **looks: Any) -> None:
 
 
 def _draw_names(axes: Any, found: Points) -> None:
-    """How many at once, above each point; the chosen one first, and none where it would cover another."""
+    """Write the micro-batch above each point; the chosen one first, and none where it would cover another."""
     taken: list[tuple[float, float]] = []
     for point in [*found.chosen, *sorted(found.points, key=lambda point: -point.up)]:
         place = (point.across_bytes, point.up)

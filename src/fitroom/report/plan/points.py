@@ -1,4 +1,4 @@
-"""What a plan chose from as points of a picture: memory across, speed up."""
+"""The alternatives of a plan as points of a figure: memory across, speed up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from fitroom.report.plan import words
 from fitroom.units import format_bytes
 
 _FAR = 3
-"""A budget so many times the largest recipe, or a recipe so many times the budget, is not drawn: all else would be in a
-corner."""
+"""A budget so many times the largest recipe, or a recipe so many times the budget, is not drawn: all else would
+be in a corner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Point:
 
     across_bytes: int
     up: float
-    """Samples a second, or where no speed is known samples at once."""
+    """Samples a second, or where no speed is known the micro-batch."""
 
     group: str
     """What sets it apart from others besides its micro-batch: "mixed_bfloat16, recomputed"."""
@@ -32,7 +32,7 @@ class Point:
 
     @property
     def details(self) -> list[str]:
-        """What its place in the picture does not say."""
+        """What its place in the figure does not say."""
         sure = "confirmed" if self.option.confirmed else "interpolated"
         return [
             f"needs {format_bytes(self.option.required_bytes)}, {sure}",
@@ -69,17 +69,17 @@ class Points:
 
     @property
     def budget_is_far(self) -> bool:
-        """Whether a line at the budget would leave the picture mostly empty."""
+        """Whether a line at the budget would leave the figure mostly empty."""
         return self.budget_bytes > _FAR * max(point.across_bytes for point in self.points)
 
     @property
     def up_words(self) -> str:
         """What is counted upwards."""
-        return "samples a second" if self.has_speed else "samples at once"
+        return "samples a second" if self.has_speed else "micro-batch"
 
 
 def find_points(plan: Plan) -> Points:
-    """The frontier as points, without what is far too large, and without unknown speeds unless all of them are."""
+    """Turn the frontier into points, without what is far too large; unknown speeds only where all are unknown."""
     has_speed = any(option.speed for option in plan.frontier)
     known = [option for option in plan.frontier if option.speed or not has_speed]
     drawn = [option for option in known if option.required_bytes <= _FAR * plan.budget.bytes] or known
@@ -100,14 +100,14 @@ def find_points(plan: Plan) -> Points:
 
 
 def _name_groups(plan: Plan, options: list[Option]) -> list[str]:
-    """A name for each, of the knobs that are not the same for all."""
+    """Name each option by the knobs that are not the same for all."""
     knobs: tuple[Callable[[Option], str], ...] = (
         lambda option: option.recipe.precision or plan.estimate.precision,
         lambda option: "recomputed" if words.format_remat(option.recipe) else "nothing recomputed",
         lambda option: words.format_jit(option.recipe),
         lambda option: option.recipe.optimizer or "",
         lambda option: f"{option.recipe.image_size} pixels" if option.recipe.image_size else "",
-        lambda option: f"{option.recipe.frozen_layers} layers not trained" if option.recipe.frozen_layers else "",
+        lambda option: f"{option.recipe.frozen_layers} layers frozen" if option.recipe.frozen_layers else "",
     )
     differing = [knob for knob in knobs if len({knob(option) for option in options}) > 1]
     return [", ".join(filter(None, (knob(option) for knob in differing))) or "fits" for option in options]

@@ -22,11 +22,11 @@ from fitroom.units import format_bytes
 _GAP, _BRIEF_GAP = 2, 1
 _SHORT = {"batch statistics": "statistics", "the task itself": "task"}
 _NARROWEST_EFFECTS = 11
-"""Of the longest single one, "statistics,"."""
+"""The width of the longest single effect, "statistics,"."""
 
 
 def render_plan_text(plan: Plan, *, all_recipes: bool = False) -> RenderableType:
-    """The whole plan: verdict, memory, speed, what it changes and why, and what there is instead.
+    """Lay out the whole plan: verdict, memory, speed, what it changes and why, and the alternatives.
 
     Args:
         plan: the plan.
@@ -58,15 +58,15 @@ def _make_sections(plan: Plan, sheet: Sheet, *, all_recipes: bool) -> Iterator[t
     yield "What it changes about the result", [_lay_out_changes(plan, sheet)]
     yield "Why", [_lay_out_line(plan.why, sheet)]
     if plan.frontier:
-        yield "What there is to choose from", [_lay_out_alternatives(plan, sheet, all_recipes=all_recipes)]
+        yield "Alternatives", [_lay_out_alternatives(plan, sheet, all_recipes=all_recipes)]
     if plan.fallbacks:
-        yield "If memory runs out all the same", [_lay_out_line(words.format_fallbacks(plan), sheet)]
+        yield "If memory runs out anyway", [_lay_out_line(words.format_fallbacks(plan), sheet)]
     if plan.notes:
         yield "Notes", [sheet.list_sentences(plan.notes)]
 
 
 def _lay_out_memory(plan: Plan, sheet: Sheet) -> RenderableType:
-    """The budget is a row itself, so that all bars are parts of its."""
+    """Lay out the sizes; the budget is a row itself, so that all bars are parts of its."""
     sizes = [
         ("peak", plan.estimate.peak_bytes),
         ("needs at least", plan.estimate.required_bytes),
@@ -102,13 +102,13 @@ class _Column:
 
     @property
     def width(self) -> int:
-        """What it takes at least."""
+        """The least width that it takes."""
         longest = max(map(len, [*self.head.split("\n"), *self.cells]))
         return min(longest, _NARROWEST_EFFECTS) if self.may_wrap else longest
 
 
 def _lay_out_alternatives(plan: Plan, sheet: Sheet, *, all_recipes: bool = False) -> RenderableType:
-    """Recipes with memory, speed and price, fastest first; the chosen one is marked.
+    """Lay out recipes with memory, speed and price, fastest first; the chosen one is marked.
 
     Those near the chosen one, or with `all_recipes` every one.
     """
@@ -127,7 +127,7 @@ def _lay_out_alternatives(plan: Plan, sheet: Sheet, *, all_recipes: bool = False
 
 
 def _make_columns(plan: Plan, options: Sequence[Option], sheet: Sheet, *, brief: bool) -> list[_Column]:
-    """One for each thing that differs between recipes, then their price."""
+    """Make a column for each knob that differs between recipes, then for their price."""
 
     def knob(head: str, said: Callable[[Option], str], justify: JustifyMethod = "left") -> list[_Column]:
         cells = [said(option) for option in options]
@@ -140,7 +140,7 @@ def _make_columns(plan: Plan, options: Sequence[Option], sheet: Sheet, *, brief:
     sure = _Column("memory is", ["confirmed" if option.confirmed else "interpolated" for option in options])
     return [
         _Column("", [mark if words.is_chosen(plan, option) else "" for option in options]),
-        _Column("at\nonce", [f"{option.micro_batch}" for option in options], "right"),
+        _Column("micro-\nbatch", [f"{option.micro_batch}" for option in options], "right"),
         *knob("precision", lambda option: option.recipe.precision or plan.estimate.precision),
         *knob("recomputed", lambda option: words.format_remat(option.recipe) or "nothing"),
         *knob("jit", lambda option: words.format_jit(option.recipe)),

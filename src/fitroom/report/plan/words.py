@@ -1,4 +1,4 @@
-"""The words of a plan, the same in the terminal, in a notebook, in a picture and on a page."""
+"""The sentences about a plan, the same in a terminal, a notebook, a figure and on a page."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -18,62 +18,65 @@ _KNOBS = {
     "image_size": "image size",
     "frozen_layers": "frozen layers",
 }
-_SPEED_METHODS = {"roofline": "by the roofline of the card", "measured": "measured on the card"}
+_SPEED_METHODS = {"roofline": "predicted, not measured", "measured": "measured on the card"}
 
-NO_GRAPH = "the layers form no graph whose work could be counted"
+NO_GRAPH = "the layers form no graph, so their operations cannot be counted"
 """Why no speed is known."""
 
 
 def format_headline(plan: Plan) -> str:
-    """What the plan is for: "Xception, batch 256, JAX on RTX 3060, 11.20 GiB for training"."""
+    """Say what the plan is for: "Xception, batch 256, JAX on RTX 3060, 11.20 GiB for training"."""
     place = f"{format_backend(plan.backend)} on {plan.gpu}"
     return f"{plan.model}, batch {plan.batch_size}, {place}, {format_bytes(plan.budget.bytes)} for training"
 
 
 def format_verdict(plan: Plan) -> str:
-    """With which recipe it fits."""
+    """Say with which recipe the model fits."""
     how = format_recipe(plan.recipe, plan.batch_size, precision=plan.estimate.precision)
     return f"fits with {how}" if plan.changes else f"fits as it is: {how}"
 
 
-def format_recipe(recipe: Recipe, batch_size: int, *, precision: str | None = None, brief: bool = False) -> str:
-    """A recipe in a few words, or fewer; `precision` is the model's own, said where the recipe sets none.
+def format_recipe(recipe: Recipe, batch_size: int, *, precision: str | None = None) -> str:
+    """Write a recipe in a few words.
+
+    Args:
+        recipe: the recipe.
+        batch_size: the batch that it is for.
+        precision: the model's own, said where the recipe sets none.
 
     >>> format_recipe(Recipe(micro_batch=32, remat="blocks", precision="mixed_bfloat16"), 256)
-    '32 samples at once, mixed_bfloat16, blocks recomputed'
+    'micro-batch 32, mixed_bfloat16, blocks recomputed'
     """
     parts = [
-        format_micro_batch(recipe, batch_size, brief=brief),
+        format_micro_batch(recipe, batch_size),
         recipe.precision or precision,
         f"{format_remat(recipe)} recomputed" if format_remat(recipe) else None,
         format_jit(recipe),
         recipe.optimizer,
         f"{recipe.image_size} x {recipe.image_size} pixels" if recipe.image_size else None,
-        f"first {recipe.frozen_layers} layers not trained" if recipe.frozen_layers else None,
+        f"first {recipe.frozen_layers} layers frozen" if recipe.frozen_layers else None,
     ]
     return ", ".join(part for part in parts if part)
 
 
-def format_micro_batch(recipe: Recipe, batch_size: int, *, brief: bool = False) -> str:
-    """How much of the batch is on the device at once."""
+def format_micro_batch(recipe: Recipe, batch_size: int) -> str:
+    """Say into which micro-batches a batch is cut, or that it is not."""
     size = recipe.samples_at_once(batch_size)
-    if size >= batch_size:
-        return "whole batches"
-    return f"{size} at once" if brief else f"{size} sample{'s' if size > 1 else ''} at once"
+    return "whole batches" if size >= batch_size else f"micro-batch {size}"
 
 
 def format_remat(recipe: Recipe) -> str:
-    """What is recomputed; empty where nothing is."""
+    """Say what is recomputed; empty where nothing is."""
     return "" if recipe.remat in (None, "none") else str(recipe.remat)
 
 
 def format_jit(recipe: Recipe) -> str:
-    """Whether the step is compiled, where that was a choice."""
+    """Say whether the step is compiled, where that was a choice."""
     return {None: "", True: "jit", False: "no jit"}[recipe.jit]
 
 
 def format_speed(speed: Speed | None, batch_size: int) -> str:
-    """How fast a recipe is, and how that is known."""
+    """Say how fast a recipe is, and how that is known."""
     return (
         f"{format_rate(speed)} samples a second, {format_step_time(speed, batch_size)}"
         if speed
@@ -82,23 +85,23 @@ def format_speed(speed: Speed | None, batch_size: int) -> str:
 
 
 def format_step_time(speed: Speed, batch_size: int) -> str:
-    """How long a step takes, and how that is known."""
+    """Say how long a step takes, and how that is known."""
     return f"{format_seconds(speed.seconds_per_step)} a step of {batch_size}, {_SPEED_METHODS[speed.method]}"
 
 
 def format_knob(change: Change) -> str:
-    """What a knob is about."""
+    """Return the name of a knob for people."""
     return _KNOBS.get(change.knob, change.knob)
 
 
 def format_effects(changes: Iterable[Change]) -> str:
-    """What changes about the result, each effect once; "nothing" where that is all."""
+    """List what changes about the result, each effect once; "nothing" where there is none."""
     found = [effect for effect in dict.fromkeys(change.effect for change in changes) if effect != "nothing"]
     return ", ".join(found) or "nothing"
 
 
 def format_fallbacks(plan: Plan) -> str:
-    """What to go on with where memory runs out all the same."""
+    """List the recipes to continue with if memory runs out anyway."""
     return "; then ".join(
         f"{format_remat(recipe) or 'nothing'} recomputed with {format_micro_batch(recipe, plan.batch_size)}"
         for recipe in plan.fallbacks
@@ -106,9 +109,9 @@ def format_fallbacks(plan: Plan) -> str:
 
 
 def format_reserve(plan: Plan) -> str:
-    """Where the budget is from and what of it is left free on purpose."""
+    """Say where the budget is from and how much of it is kept in reserve."""
     source = "" if plan.budget.source == "given" else f"{plan.budget.source}. "
-    return f"{source}At least {format_bytes(plan.reserve_bytes)} stay free on purpose."
+    return f"{source}A reserve of at least {format_bytes(plan.reserve_bytes)} stays free."
 
 
 def is_chosen(plan: Plan, option: Option) -> bool:
@@ -117,10 +120,10 @@ def is_chosen(plan: Plan, option: Option) -> bool:
 
 
 def select_options(plan: Plan) -> Sequence[Option]:
-    """Of the frontier: the chosen recipe, its neighbours, the next fallback, and those that `why` speaks of."""
+    """Select from the frontier: the chosen recipe, its neighbours, the next fallback, and those that `why` names."""
     every = plan.frontier
     chosen = next((place for place, option in enumerate(every) if is_chosen(plan, option)), None)
-    if chosen is None:  # of an older plan
+    if chosen is None:  # a plan of an older version
         return every
     faster, slower = every[:chosen], every[chosen + 1 :]
     next_ones = [_list_settings(plan, recipe) for recipe in plan.fallbacks[:1]]
@@ -145,7 +148,7 @@ def _has_enough(plan: Plan, option: Option) -> bool:
 
 
 def format_rate(speed: Speed | None) -> str:
-    """Samples a second, for reading."""
+    """Write samples a second."""
     if speed is None:
         return "unknown"
     number = speed.samples_per_second
@@ -153,7 +156,7 @@ def format_rate(speed: Speed | None) -> str:
 
 
 def format_seconds(duration: float) -> str:
-    """The time of a step for reading.
+    """Write the time of a step.
 
     >>> format_seconds(0.20712), format_seconds(4.126), format_seconds(250)
     ('0.207 s', '4.13 s', '4 min 10 s')
@@ -164,7 +167,7 @@ def format_seconds(duration: float) -> str:
 
 
 def _list_settings(plan: Plan, recipe: Recipe) -> tuple[object, ...]:
-    """All that tells recipes apart, whether it is said or left as the model has it: a plan that was saved says more."""
+    """List all that tells recipes apart, whether set or left as the model has it: a plan that was saved sets more."""
     own = next((change.before for change in plan.changes if change.knob == "precision"), plan.estimate.precision)
     others = (recipe.jit, recipe.optimizer, recipe.image_size, recipe.frozen_layers, recipe.input_dtype)
     return (recipe.samples_at_once(plan.batch_size), recipe.remat or "none", recipe.precision or own, *others)

@@ -1,4 +1,4 @@
-"""A training in a terminal: what happens scrolls by, and a few lines below it show how it stands."""
+"""A training in a terminal: events scroll by, and a few lines below them show its progress."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ from fitroom.units import format_bytes, used_of
 from fitroom.watch.meter import NEARLY_FULL
 
 _WIDE = 64
-"""From here on figures have room for all that can be said."""
+"""From this width on, figures have room for their details."""
 
 _GAP = "   "
 _WIDEST_BAR = 48
@@ -27,7 +27,7 @@ _GAUGE_GAP = 2
 
 @dataclass(frozen=True, kw_only=True)
 class _Gauge:
-    """One bar. `share` None is not known and draws an empty one."""
+    """A bar with a label and a figure. An unknown `share` is None and draws an empty bar."""
 
     label: str
     share: float | None
@@ -36,7 +36,7 @@ class _Gauge:
 
 
 class LiveView:
-    """Shows a training while it is entered; what stays is a line for each epoch and for all that happened."""
+    """Shows a training while it is entered; a line for each epoch and for each event stays."""
 
     def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or Console(stderr=True)
@@ -44,7 +44,7 @@ class LiveView:
         self._began = clock()
         self._progress = Progress()
         self._validation: dict[str, Any] = {}
-        # Half a second is calm, and a clock that goes on shows that a long compilation is no standstill.
+        # Twice a second: a running clock shows that a long compilation has not hung.
         self._live = Live(
             self,
             console=self.console,
@@ -56,44 +56,44 @@ class LiveView:
 
     def __enter__(self) -> Self:
         self._began = self._clock()
-        with _whatever_becomes_of_the_terminal():
+        with _ignore_lost_terminal():
             self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        with _whatever_becomes_of_the_terminal():
+        with _ignore_lost_terminal():
             self._live.stop()
 
     def began(self, job: dict[str, Any]) -> None:
-        """What is trained."""
+        """Show what is trained, on a line that stays."""
         self._progress.epochs = job.get("epochs")
         self._print(words.format_headline(job), "bold")
 
     def reading(self, reading: dict[str, Any]) -> None:
-        """The lines below change."""
+        """Update the lines below."""
         self._progress.read(reading)
 
     def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
-        """A line that stays."""
+        """Show the end of an epoch, on a line that stays."""
         self._progress.epoch_ended()
         self._validation = {name: value for name, value in logs.items() if name.startswith("val_")}
         metrics = {name: value for name, value in logs.items() if name != "loss"}
-        parts = [self._epoch(epoch), *_joined(words.format_metrics(logs.get("loss"), metrics))]
+        parts = [self._format_epoch(epoch), *_join_pairs(words.format_metrics(logs.get("loss"), metrics))]
         if self._progress.epoch_seconds is not None:
             parts.append(words.format_time(self._progress.epoch_seconds))
-        for line in _filled(parts, self._sheet):
+        for line in _fill_lines(parts, self._sheet):
             self._print(line.plain)
 
     def event(self, event: dict[str, Any]) -> None:
-        """A line that stays."""
+        """Show an event, on a line that stays."""
         self._print(words.format_event(event), "yellow")
 
     def said(self, text: str) -> None:
-        """A line that stays."""
+        """Show a text, on lines that stay."""
         self._print(text)
 
     def ended(self, summary: dict[str, Any]) -> None:
-        """Nothing changes any more."""
+        """Stop the live lines and show how the training ended."""
         self.__exit__()
         for line in words.format_summary(summary):
             self._print(line)
@@ -104,25 +104,27 @@ class LiveView:
         if reading is None:
             yield sheet.make_text(f"starting, {words.format_time(self._clock() - self._began)}", "dim")
             return
-        yield from _draw_gauges(list(self._gauges(reading, is_wide=sheet.width >= _WIDE)), sheet)
+        yield from _draw_gauges(list(self._make_gauges(reading, is_wide=sheet.width >= _WIDE)), sheet)
         yield Text()
         trained = {name: value for name, value in reading["metrics"].items() if not name.startswith("val_")}
         metrics = words.format_metrics(reading["loss"], trained | self._validation)
-        yield from _filled(_joined(metrics), sheet)
-        yield from _filled(list(self._facts(reading)), sheet, "dim")
+        yield from _fill_lines(_join_pairs(metrics), sheet)
+        yield from _fill_lines(list(self._list_facts(reading)), sheet, "dim")
 
-    def _gauges(self, reading: dict[str, Any], *, is_wide: bool) -> Iterator[_Gauge]:
+    def _make_gauges(self, reading: dict[str, Any], *, is_wide: bool) -> Iterator[_Gauge]:
         progress = self._progress
         total = f" of {reading['batches']}" if reading["batches"] else ""
         done = f"{reading['batch']}{total} batches" if is_wide else ""
         yield _Gauge(
-            label=self._epoch(reading["epoch"]),
+            label=self._format_epoch(reading["epoch"]),
             share=progress.epoch_share,
-            figure=_listed(done, "validating" if progress.is_validating else _left(progress.epoch_seconds_left)),
+            figure=_join_parts(
+                done, "validating" if progress.is_validating else _format_left(progress.epoch_seconds_left)
+            ),
         )
         share = progress.share
         percent = "" if share is None or not is_wide else f"{100 * share:.0f} %"
-        yield _Gauge(label="all epochs", share=share, figure=_listed(percent, _left(progress.seconds_left)))
+        yield _Gauge(label="all epochs", share=share, figure=_join_parts(percent, _format_left(progress.seconds_left)))
         used, limit = words.get_memory_bytes(reading), reading["limit_bytes"]
         if used is not None and limit:
             share = used / limit
@@ -131,11 +133,11 @@ class LiveView:
             yield _Gauge(
                 label="memory",
                 share=share,
-                figure=_listed(used_of(used, limit), percent, full),
+                figure=_join_parts(used_of(used, limit), percent, full),
                 style="bold yellow" if full else "green",
             )
 
-    def _facts(self, reading: dict[str, Any]) -> Iterator[str]:
+    def _list_facts(self, reading: dict[str, Any]) -> Iterator[str]:
         if reading["pictures_per_second"]:
             yield words.format_speed(reading["pictures_per_second"])
         if reading["learning_rate"] is not None:
@@ -148,7 +150,7 @@ class LiveView:
         if reading["host_bytes"] is not None:
             yield f"host {format_bytes(reading['host_bytes'])}"
 
-    def _epoch(self, epoch: int) -> str:
+    def _format_epoch(self, epoch: int) -> str:
         epochs = self._progress.last and self._progress.last["epochs"]
         return f"epoch {epoch + 1}/{epochs}" if epochs else f"epoch {epoch + 1}"
 
@@ -157,29 +159,29 @@ class LiveView:
         return Sheet(self.console.width, self.console.encoding)
 
     def _print(self, text: str, style: str = "") -> None:
-        with _whatever_becomes_of_the_terminal():
+        with _ignore_lost_terminal():
             self.console.print(self._sheet.make_text(text, style))
 
 
-def _whatever_becomes_of_the_terminal() -> contextlib.AbstractContextManager[None]:
-    """One that went away is no reason to stop training."""
+def _ignore_lost_terminal() -> contextlib.AbstractContextManager[None]:
+    """Ignore errors of a terminal that is gone: no reason to stop training."""
     return contextlib.suppress(OSError)
 
 
-def _left(seconds: float | None) -> str:
+def _format_left(seconds: float | None) -> str:
     return "" if seconds is None else f"{words.format_time(seconds)} left" if seconds else "done"
 
 
-def _listed(*parts: str) -> str:
+def _join_parts(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _joined(pairs: Sequence[words.Pair]) -> list[str]:
+def _join_pairs(pairs: Sequence[words.Pair]) -> list[str]:
     return [f"{name} {figure}" for name, figure in pairs]
 
 
-def _filled(parts: Sequence[str], sheet: Sheet, style: str = "") -> Iterator[Text]:
-    """Parts side by side, each whole, on as many lines as they take."""
+def _fill_lines(parts: Sequence[str], sheet: Sheet, style: str = "") -> Iterator[Text]:
+    """Put parts side by side, each whole, on as many lines as they take."""
     line = ""
     for part in parts:
         if line and len(line) + len(_GAP) + len(part) > sheet.width:

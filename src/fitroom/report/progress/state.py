@@ -1,4 +1,4 @@
-"""How far a training is and how long it will still take, from its readings alone."""
+"""How far a training is and how much longer it will take, from its readings alone."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.epochs: int | None = None
-        """Of the whole training, where that is known better than readings tell: they are of one stretch of it."""
+        """Of the whole training, where that is known better than readings tell: they are of one call of `fit`."""
         self.last: Reading | None = None
         self.epoch_seconds: float | None = None
         """How long the epoch before took, validation and all."""
@@ -30,7 +30,7 @@ class Progress:
         self._has_ended = False
 
     def read(self, reading: Reading) -> None:
-        """A reading came."""
+        """Take a reading into account."""
         reading = reading | {"epochs": self.epochs or reading["epochs"]}
         self._since = self._since or reading
         used_bytes = [self.epoch_most_bytes if not self._has_ended else None, get_memory_bytes(reading)]
@@ -38,7 +38,7 @@ class Progress:
         self.last, self._has_ended = reading, False
 
     def epoch_ended(self) -> None:
-        """The reading before was that of an epoch's end."""
+        """Note that the last reading was that of an epoch's end."""
         if self.last is None or self._since is None:
             return
         # Compiling came before the first reading: its batches count with the time that such batches take.

@@ -1,4 +1,4 @@
-"""What a training says while it goes on, in few words."""
+"""The sentences about a training while it runs."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Pair = tuple[str, str]
 
 
 def format_headline(job: dict[str, Any]) -> str:
-    """What is trained, as far as `job.json` tells.
+    """Say what is trained, as far as `job.json` tells.
 
     >>> format_headline({"model": {"text": "xception"}, "image_size": 299, "backend": "jax", "device": "NVIDIA H200",
     ...           "recipe": {"batch_size": 256, "micro_batch": 64}, "precision": {"policy": "float32"}, "epochs": 10})
@@ -34,14 +34,14 @@ def format_headline(job: dict[str, Any]) -> str:
 
 
 def format_event(event: dict[str, Any]) -> str:
-    """What happened: short where the facts are there, otherwise as it was said.
+    """Say what happened: in short where the facts are known, otherwise by the event's own message.
 
     >>> format_event({"kind": "out of memory", "during": "training", "epoch": 0, "batch": 11, "samples": 64,
     ...             "smaller": 32, "message": "..."})
-    'out of memory at batch 12 of epoch 1: micro-batch 64 to 32, batch done again'
+    'out of memory at batch 12 of epoch 1: micro-batch 64 to 32, batch repeated'
     >>> format_event({"kind": "out of memory", "during": "training", "epoch": 0, "batch": 11, "samples": 64,
     ...             "smaller": 64, "recomputed": "blocks recomputed", "message": "..."})
-    'out of memory at batch 12 of epoch 1: blocks recomputed, batch done again'
+    'out of memory at batch 12 of epoch 1: blocks recomputed, batch repeated'
     """
     try:
         if event["kind"] == "out of memory" and event["during"] == "training":
@@ -49,14 +49,14 @@ def format_event(event: dict[str, Any]) -> str:
             is_smaller = event["smaller"] < event["samples"]
             size = f"micro-batch {event['samples']} to {event['smaller']}" if is_smaller else None
             changes = ", ".join(filter(None, (event.get("recomputed"), size)))
-            return f"out of memory at {place}: {changes}, batch done again"
+            return f"out of memory at {place}: {changes}, batch repeated"
     except KeyError:
         pass
     return str(event.get("message", event.get("kind", "")))
 
 
 def format_metrics(loss: Any, metrics: dict[str, Any]) -> list[Pair]:
-    """The loss and the metrics.
+    """Write the loss and the metrics.
 
     >>> format_metrics(0.5, {"accuracy": 0.25})
     [('loss', '0.5000'), ('accuracy', '0.2500')]
@@ -65,7 +65,7 @@ def format_metrics(loss: Any, metrics: dict[str, Any]) -> list[Pair]:
 
 
 def format_figure(value: Any) -> str:
-    """A number that keeps its width while it changes.
+    """Write a number that keeps its width while it changes.
 
     >>> format_figure(0.81234), format_figure(1234.5), format_figure(0.00002), format_figure(None)
     ('0.8123', '1234.5', '2.0e-05', 'not a number')
@@ -78,7 +78,7 @@ def format_figure(value: Any) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """A stretch of time, as short as it can be said.
+    """Write a time, as short as possible.
 
     >>> format_time(0.2), format_time(41.3), format_time(575), format_time(7_500), format_time(100_000)
     ('1 s', '41 s', '10 min', '2 h 05 min', '1 d 4 h')
@@ -93,37 +93,37 @@ def format_time(seconds: float) -> str:
 
 
 def format_speed(pictures_per_second: float) -> str:
-    """How fast it goes.
+    """Write the speed.
 
     >>> format_speed(1204.4), format_speed(3.14159)
-    ('1,204 pictures/s', '3.1 pictures/s')
+    ('1,204 images/s', '3.1 images/s')
     """
     digits = 0 if pictures_per_second >= 100 else 1
-    return f"{pictures_per_second:,.{digits}f} pictures/s"
+    return f"{pictures_per_second:,.{digits}f} images/s"
 
 
 def get_memory_bytes(reading: dict[str, Any]) -> int | None:
-    """The most that was in use, or what is in use where no peak is counted."""
+    """Return the most that was in use, or what is in use where no peak is counted."""
     peak = reading.get("peak_bytes")
     return reading.get("in_use_bytes") if peak is None else peak
 
 
 def format_summary(summary: dict[str, Any]) -> list[str]:
-    """How it ended.
+    """Say how the training ended.
 
     >>> format_summary({"state": "finished", "epochs": 10, "seconds": 575, "split": "test", "best_epoch": 6,
     ...                "metrics": {"accuracy": 0.91}})
-    ['finished: 10 epochs in 10 min; on the test pictures: accuracy 0.9100 (epoch 7, the best in validation)']
+    ['finished: 10 epochs in 10 min; on the test images: accuracy 0.9100 (epoch 7, the best on validation)']
     >>> format_summary({"state": "finished", "epochs": 10, "seconds": 14, "resumed": True, "report": "report.html"})
-    ['finished: 10 epochs, 14 s since it went on', 'report: report.html']
+    ['finished: 10 epochs, 14 s since it resumed', 'report: report.html']
     """
     parts = []
     if summary.get("epochs") is not None:
         parts.append(f"{summary['epochs']} epoch{'' if summary['epochs'] == 1 else 's'}")
     if summary.get("seconds") is not None:
         took = format_time(summary["seconds"])
-        # Of the epochs before a run went on the time is not known here.
-        parts = [*parts, f"{took} since it went on"] if summary.get("resumed") else [" ".join([*parts, "in", took])]
+        # The time of the epochs before a run resumed is not known here.
+        parts = [*parts, f"{took} since it resumed"] if summary.get("resumed") else [" ".join([*parts, "in", took])]
     if summary.get("peak_bytes") is not None:
         parts.append(f"at most {format_bytes(summary['peak_bytes'])} in use")
     said = "; ".join(filter(None, (", ".join(parts), _format_results(summary))))
@@ -135,10 +135,10 @@ def format_summary(summary: dict[str, Any]) -> list[str]:
 
 
 def _format_results(summary: dict[str, Any]) -> str:
-    """The metrics, and of which pictures and weights they are."""
+    """Write the metrics, with the images and the epoch that they belong to."""
     said = ", ".join(f"{name} {format_figure(value)}" for name, value in (summary.get("metrics") or {}).items())
     if said and summary.get("split"):
-        said = f"on the {summary['split']} pictures: {said}"
+        said = f"on the {summary['split']} images: {said}"
     if said and summary.get("best_epoch") is not None:
-        said += f" (epoch {summary['best_epoch'] + 1}, the best in validation)"
+        said += f" (epoch {summary['best_epoch'] + 1}, the best on validation)"
     return said

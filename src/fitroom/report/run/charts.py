@@ -38,7 +38,7 @@ def make_plan_charts(run: Run) -> list[Chart]:
 
 
 def _make_history_charts(run: Run) -> list[Chart]:
-    """A chart for each metric, in training and in validation."""
+    """Make a chart for each metric, in training and in validation."""
     metrics = dict.fromkeys(metric.removeprefix("val_") for metric, values in run.history.items() if values)
     if run.readings.points:  # which tell the learning rate of every batch
         metrics.pop("learning_rate", None)
@@ -46,23 +46,23 @@ def _make_history_charts(run: Run) -> list[Chart]:
 
 
 def _make_pace_charts(run: Run) -> list[Chart]:
-    """The learning rate and the speed over the run, where they were read."""
+    """Make the charts of learning rate and speed over the run, where they were read."""
     rates = [point.learning_rate for point in run.readings.points]
     speeds = [point.pictures_per_second for point in run.readings.points]
     return [
         *_make_charts_over_run(run, "learning-rate", "Learning rate", "number", rates),
-        *_make_charts_over_run(run, "speed", "Pictures per second", "rate", speeds),
+        *_make_charts_over_run(run, "speed", "Images per second", "rate", speeds),
     ]
 
 
 def _make_loss_charts(run: Run) -> list[Chart]:
-    """The loss batch by batch, for a run that has not ended an epoch yet."""
+    """Make the chart of the loss batch by batch, for a run that has not ended an epoch yet."""
     losses = [point.loss for point in run.readings.points]
     return [] if run.num_epochs else _make_charts_over_run(run, "loss", "Loss so far", "number", losses)
 
 
 def _make_step_chart(run: Run, estimate: Estimate) -> Chart:
-    """The predicted memory over one step by kind, with the limit and the measured peak."""
+    """Make the chart of the predicted memory over one step by kind, with the limit and the measured peak."""
     cut = cut_columns(estimate.timeline, MAX_STEP_COLUMNS)
     length = len(estimate.timeline.moments)
     # Each column holds until the next begins, so the last one is said once more at the end.
@@ -96,7 +96,7 @@ def _make_step_chart(run: Run, estimate: Estimate) -> Chart:
 
 
 def _make_measured_charts(run: Run) -> list[Chart]:
-    """The measured memory over the run, with the limit; none where nothing was read."""
+    """Make the chart of the measured memory over the run, with the limit; none where nothing was read."""
     points = run.readings.points
     peak_bytes = run.readings.peak_bytes
     if peak_bytes is None:
@@ -105,7 +105,9 @@ def _make_measured_charts(run: Run) -> list[Chart]:
     summary += f", of {format_bytes(run.limit_bytes)}." if run.limit_bytes else "."
     wanted = (
         Series(name="in use", colour="--first", values=[point.in_use_bytes for point in points], shaded=True),
-        Series(name="peak since the reading before", colour="--second", values=[point.peak_bytes for point in points]),
+        Series(
+            name="peak since the previous reading", colour="--second", values=[point.peak_bytes for point in points]
+        ),
     )
     chart = Chart(
         key="memory",
@@ -148,9 +150,9 @@ def _make_history_chart(run: Run, metric: str) -> Chart:
 
 
 def _make_charts_over_run(run: Run, key: str, title: str, unit: Unit, values: Sequence[float | None]) -> list[Chart]:
-    """A chart over optimizer steps of what was read, none where that is too little for a line.
+    """Make a chart of readings over optimizer steps, none where that is too little for a line.
 
-    Over time, the first step would look like a long stretch of training while it is being compiled.
+    Over time, the first step would look like a long part of training while it is being compiled.
     """
     points = run.readings.points
     if sum(value is not None for value in values) < 2:
@@ -170,7 +172,7 @@ def _make_charts_over_run(run: Run, key: str, title: str, unit: Unit, values: Se
 
 
 def _list_moments(run: Run) -> list[dict[str, Any]]:
-    """When it ran out of memory, and when it went on after a stop."""
+    """Find when it ran out of memory, and when it resumed after a stop."""
     named = [event for event in run.events if event.get("kind") in ("out of memory", "resumed")]
     timed = [(parse_time(event.get("time")), event) for event in named[:_MAX_MOMENTS]]
     return [
@@ -195,8 +197,8 @@ def _summarize_series(series: Series, unit: Unit) -> str:
 
 
 def _format_point(point: Point) -> str:
-    at_once = f", {point.micro_batch} at once" if point.micro_batch else ""
-    return f"{format_duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}{at_once}"
+    size = f", micro-batch {point.micro_batch}" if point.micro_batch else ""
+    return f"{format_duration(point.seconds)}, epoch {point.epoch + 1}, batch {point.batch + 1}{size}"
 
 
 def _format_moment(moment: Moment, number: int, length: int) -> str:

@@ -72,7 +72,7 @@ def _compare(run: Run) -> str:
     said = f"The peak was {compare_with_prediction(run.estimate.peak_bytes, measured)}"
     if len(run.readings.micro_batches) > 1:
         sizes = ", ".join(map(str, run.readings.micro_batches))
-        said += f"; the micro-batch changed on the way ({sizes}), the prediction is for one size"
+        said += f"; the micro-batch changed during the run ({sizes}), the prediction is for one size"
     device = run.job_fact("device")
     if device and not _is_same_card(str(device), run.estimate.gpu):
         said += f"; it trained on {device}, the prediction is for {run.estimate.gpu}"

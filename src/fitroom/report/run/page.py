@@ -22,15 +22,15 @@ T = TypeVar("T")
 _SECTIONS: tuple[tuple[str, str, "Callable[[Run], Markup | None]"], ...] = (
     ("training", "Training", sections.render_training),
     ("memory", "Memory", render_memory),
-    ("mistakes", "What it mistakes", results.render_confusion),
-    ("pictures", "Pictures it never saw", results.render_samples),
+    ("mistakes", "Mistakes", results.render_confusion),
+    ("images", "Held-out images", results.render_samples),
     ("classes", "Classes", results.render_classes),
-    ("recipe", "The recipe", render_recipe),
-    ("plan", "What there was to choose from", sections.render_plan),
-    ("events", "What happened", sections.render_events),
-    ("skipped", "Files left out", sections.render_skipped),
-    ("again", "Do it again", sections.render_commands),
-    ("versions", "Made with", sections.render_versions),
+    ("recipe", "Recipe", render_recipe),
+    ("plan", "Alternatives", sections.render_plan),
+    ("events", "Events", sections.render_events),
+    ("skipped", "Skipped files", sections.render_skipped),
+    ("commands", "Commands", sections.render_commands),
+    ("versions", "Versions", sections.render_versions),
 )
 """The sections in order: the anchor, the heading, and what renders it; one that renders nothing is left out."""
 
@@ -77,11 +77,11 @@ def _format_begun(run: Run) -> str:
 
 def _list_missing(run: Run) -> list[str]:
     """List what a reader might look for and not find, and why."""
-    said = [f"{file} is there but cannot be read." for file in run.damaged]
+    said = [f"{file} exists but cannot be read." for file in run.damaged]
     if not run.readings.points:
         said.append("No readings of memory and speed were kept.")
     if run.job and run.estimate is None and "estimate.json" not in run.damaged:
         said.append("There is no prediction of memory.")
     if run.job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
-        said.append("The model was not tried on pictures held back.")
+        said.append("The model was not evaluated on held-out images.")
     return said

@@ -39,7 +39,7 @@ def _list_task(run: Run) -> list[Fact]:
     size = run.job_fact("image_size")
     return [
         Fact("model", _format_model(run)),
-        Fact("pictures", f"{size} x {size}" if size else None),
+        Fact("image size", f"{size} x {size}" if size else None),
         Fact("epochs", run.job_fact("epochs") or run.facts["epochs"]),
         Fact("augmentation", _format_options(run.job_fact("augmentation"))),
     ]
@@ -52,8 +52,8 @@ def _list_step(run: Run) -> list[Fact]:
     optimizer = fact("optimizer") or ((run.facts.get("model") or {}).get("optimizer") or {}).get("class")
     rate = fact("learning_rate") or run.facts.get("learning_rate")
     return [
-        Fact("batch", f"{batch_size} samples an update" if batch_size else None),
-        Fact("on the device at once", micro_batch or ("the whole batch" if batch_size else None)),
+        Fact("batch", f"{batch_size} samples per update" if batch_size else None),
+        Fact("micro-batch", micro_batch or ("the whole batch" if batch_size else None)),
         Fact("recomputed", _format_remat(fact("recipe", "remat") or given.get("remat"))),
         Fact("compiled", {True: "the whole step", False: "no"}.get(fact("recipe", "jit"))),
         Fact("precision", fact("precision", "policy") or given.get("precision"), fact("precision", "why")),

@@ -24,7 +24,7 @@ _MAX_EVENTS = 200
 _MAX_SKIPPED = 500
 _LONGEST_MESSAGE = 1000
 _TIMES = {
-    "planning": ("--muted", "planning, with the start of the framework and the look at the pictures"),
+    "planning": ("--muted", "planning, with the start of the framework and the scan of the images"),
     "compiling": ("--backward", "compiling, with the first step of each recipe"),
     "training": ("--first", "training"),
     "validating": ("--second", "validation after each epoch"),
@@ -62,9 +62,9 @@ def list_tiles(run: Run) -> list[Tile]:
     tiles = []
     if run.results and run.results.num_images:
         right, num_images = run.results.num_right, run.results.num_images
-        meaning = f"{right:,} of {num_images:,} pictures"
+        meaning = f"{right:,} of {num_images:,} held-out images"
         tiles.append(
-            Tile(name="right", figure=format_share(right / num_images), meaning=meaning, share=right / num_images)
+            Tile(name="accuracy", figure=format_share(right / num_images), meaning=meaning, share=right / num_images)
         )
     if (peak := run.readings.peak_bytes) is not None:
         limit = run.limit_bytes
@@ -76,7 +76,7 @@ def list_tiles(run: Run) -> list[Tile]:
         share, meaning = min(done / max(asked, 1), 1.0), f"{done} of {asked} epochs"
         tiles.append(Tile(name="time", figure=format_duration(run.seconds), meaning=meaning, share=share))
     if (speed := run.readings.pictures_per_second) is not None:
-        tiles.append(Tile(name="speed", figure=f"{speed:,.0f} / s", meaning="pictures trained, on average"))
+        tiles.append(Tile(name="speed", figure=f"{speed:,.0f} / s", meaning="training images, on average"))
     return tiles
 
 
@@ -99,34 +99,34 @@ def render_plan(run: Run) -> "Markup | None":
 
 
 def render_events(run: Run) -> "Markup | None":
-    """Render what happened on the way."""
+    """Render the events of the run."""
     events = [_read_event(event) for event in run.events[-_MAX_EVENTS:]]
     return render_macro(_TEMPLATE, "events", events, len(run.events) - len(events)) if events else None
 
 
 def render_skipped(run: Run) -> "Markup | None":
-    """Render the files that were left out, each with the reason."""
+    """Render the skipped files, each with the reason."""
     shown = run.skipped[:_MAX_SKIPPED]
     return render_macro(_TEMPLATE, "skipped", shown, len(run.skipped) - len(shown)) if shown else None
 
 
 def render_commands(run: Run) -> "Markup | None":
-    """Render the commands for doing it again and for using the model."""
+    """Render the commands that repeat or resume the run, and that use the model."""
     folder = shlex.quote(str(run.path))
     command = run.job.get("command")
     if isinstance(command, list) and command:
         program = "fitroom" if Path(str(command[0])).stem in ("fitroom", "__main__") else str(command[0])
         asked = shlex.join([program, *map(str, command[1:])])
-        commands = [("Run it again", asked), ("Predict", f"fitroom predict {folder} picture.jpg")]
+        commands = [("Run it again", asked), ("Predict", f"fitroom predict {folder} image.jpg")]
     else:
         model = str(run.path / "model.keras")
-        commands = [("Go on, or read the result", f"fitroom.fit(model, ..., run_dir={str(run.path)!r})")]
+        commands = [("Resume, or read the result", f"fitroom.fit(model, ..., run_dir={str(run.path)!r})")]
         commands += [("Use the model", f"keras.saving.load_model({model!r})")] if run.state == "finished" else []
     return render_macro(_TEMPLATE, "commands", [*commands, ("Make this report again", f"fitroom report {folder}")])
 
 
 def render_versions(run: Run) -> "Markup | None":
-    """Render what it was made with."""
+    """Render the versions of the packages that the run used."""
     known = dict(run.job.get("versions") or run.facts.get("versions") or {})
     named = ", ".join(f"{package} {version}" for package, version in known.items())
     return render_macro(_TEMPLATE, "versions", named) if named else None

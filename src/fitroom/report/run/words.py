@@ -13,7 +13,7 @@ Tone = Literal["good", "plain", "alarm"]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How the run stands, in a headline and a sentence."""
+    """How the run went, in a headline and a sentence."""
 
     headline: str
     sentence: str
@@ -24,11 +24,11 @@ class Verdict:
 
 
 def judge_run(run: Run) -> Verdict:
-    """What a reader wants to know first."""
+    """Say how the run went: what a reader wants to know first."""
     took = ", ".join(part for part in (_format_memory(run), _format_time(run)) if part)
     if run.state == "finished":
         guesses = bool(run.results and run.results.num_images and run.results.is_guessing)
-        parts = ["Naming the most frequent class every time would do as well." if guesses else ""]
+        parts = ["Always predicting the most frequent class would do as well." if guesses else ""]
         parts.append(f"{took[0].upper()}{took[1:]}." if took else "")
         sentence = " ".join(part for part in parts if part)
         return Verdict(
@@ -40,14 +40,14 @@ def judge_run(run: Run) -> Verdict:
     if run.state == "unfinished":
         return Verdict(headline=f"Not finished: {done} done.", sentence=_format_so_far(run), tone="plain")
     word = "Interrupted" if run.state == "interrupted" else "Stopped before the end"
-    goes_on = f"The same {'command' if run.job else 'call'} again goes on from the last checkpoint."
+    resume = f"{'Run the same command' if run.job else 'Make the same call'} again to resume from the last checkpoint."
     why = next((str(event.get("message")) for event in reversed(run.events) if event.get("kind") == "failed"), "")
-    sentence = " ".join(part for part in (why, _format_so_far(run), goes_on) if part)
+    sentence = " ".join(part for part in (why, _format_so_far(run), resume) if part)
     return Verdict(headline=f"{word}: {done} done.", sentence=sentence, tone="alarm")
 
 
 def format_title(run: Run) -> str:
-    """What was trained on what: "xception on flowers"."""
+    """Say what was trained on what: "xception on flowers"."""
     given = (run.job_fact("model", "text") or run.job_fact("model", "name"), run.job_fact("data", "folder"))
     # Either may be a path, of this system or of another.
     named = [re.split(r"[/\\]", str(part).rstrip("/\\"))[-1] for part in given if part]
@@ -60,7 +60,7 @@ def is_share(metric: str) -> bool:
 
 
 def format_metric_name(metric: str) -> str:
-    """A metric of Keras in words.
+    """Write the name of a Keras metric in words.
 
     >>> format_metric_name("val_sparse_categorical_accuracy"), format_metric_name("loss")
     ('accuracy', 'loss')
@@ -71,7 +71,7 @@ def format_metric_name(metric: str) -> str:
 
 
 def compare_with_prediction(predicted_bytes: int, measured_bytes: int) -> str:
-    """How far off the prediction was.
+    """Say how far the measured size is from the predicted one.
 
     >>> compare_with_prediction(1000, 1008), compare_with_prediction(1000, 1000)
     ('0.8 % more than predicted', 'as predicted')
@@ -86,7 +86,7 @@ def _format_result(run: Run) -> str:
     results = run.results
     if results is not None and results.num_images:
         right = format_share(results.num_right / results.num_images)
-        return f"{right} right on {format_count(results.num_images, 'picture')} it never saw in training"
+        return f"accuracy {right} on {format_count(results.num_images, 'held-out image')}"
     last = {name: values[-1] for name, values in run.history.items() if values}
     for metric in sorted(last, key=lambda name: (not is_share(name), not name.startswith("val_"), name)):
         where = "in validation" if metric.startswith("val_") else "in training"

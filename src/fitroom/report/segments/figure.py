@@ -48,7 +48,7 @@ def draw_segments(graph: LayerGraph, outline: Outline) -> str:
         notes_at=names_at + _NAMES_WIDTH,
         line_height=_LINE_HEIGHT,
         colours={"ink": INK, "muted": MUTED, "paper": PAPER, "recomputed": KIND_COLOURS["activations"]},
-        title=f"{outline.model}, {outline.num_samples} samples at once, {outline.precision}",
+        title=f"{outline.model}, micro-batch {outline.num_samples}, {outline.precision}",
         subtitle=_format_subtitle(outline),
         bands=list(_make_bands(outline)),
         lines=list(_trace_lines(graph, lanes)),
@@ -60,7 +60,7 @@ def _format_subtitle(outline: Outline) -> str:
     share = 100 * outline.operations / max(outline.forward_operations, 1)
     return (
         f"activations at the peak: {format_bytes(outline.peak_bytes)} instead of "
-        f"{format_bytes(outline.plain_peak_bytes)}, for {share:.0f} % of a forward pass computed again"
+        f"{format_bytes(outline.plain_peak_bytes)}, for {share:.0f} % of a forward pass recomputed"
     )
 
 
@@ -96,7 +96,7 @@ def _list_notes(segment: Stretch) -> list[str]:
         return ["kept"]
     tensors = "1 tensor" if len(segment.leaving) == 1 else f"{len(segment.leaving)} tensors"
     return [
-        f"computed again, saves {format_bytes(segment.saved_bytes)}",
+        f"recomputed, saves {format_bytes(segment.saved_bytes)}",
         f"{tensors} kept at its end: {format_bytes(segment.leaving_bytes)}",
     ]
 

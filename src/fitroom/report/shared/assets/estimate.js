@@ -70,5 +70,5 @@
       show(plot);
     });
   }
-  document.getElementById("hint").textContent = "Point at the picture, or use the arrow keys, to see each operation.";
+  document.getElementById("hint").textContent = "Point at the figure, or use the arrow keys, to see each operation.";
 })();
