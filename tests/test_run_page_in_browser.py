@@ -128,7 +128,7 @@ def test_pointing_at_a_chart_shows_the_values_there(browser, report):
         assert re.fullmatch(r"in use  \d\.\d\d GiB", shown["footer"][0])
         opened.chart("memory").hover()
         shown = opened.tooltip("memory")
-        assert shown["lines"][1] == " peak since the reading before  7.41 GiB"
+        assert shown["lines"][1] == " peak since the previous reading  7.41 GiB"
         assert re.fullmatch(r"6 minutes, epoch \d, batch \d+, micro-batch 64", shown["title"][0])
 
 
