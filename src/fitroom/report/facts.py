@@ -1,10 +1,16 @@
 """Facts about small values: a budget, a card, the largest batches. The same for `print` and for a notebook."""
 
+from typing import TYPE_CHECKING
+
 from fitroom.budget import Budget
 from fitroom.estimating.cards import Card
 from fitroom.estimating.overhead import context_bytes
 from fitroom.planning.max_batch import MaxBatch
+from fitroom.report.shared.templates import render
 from fitroom.units import format_bytes
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 Facts = dict[str, str]
 """Names and values, in order."""
@@ -58,6 +64,11 @@ def format_facts(facts: Facts) -> str:
     """Write a line for each fact, the values below each other."""
     width = max(map(len, facts))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
+
+
+def render_facts(facts: Facts) -> "Markup":
+    """Render facts for a notebook, names and values below each other."""
+    return render("facts.html", facts=facts)
 
 
 def format_capability(card: Card) -> str:

@@ -1,6 +1,5 @@
 """Values as a few lines of HTML for a notebook, in its own colours, light or dark."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,8 +90,3 @@ def render_run(run: Run) -> "Markup":
         figures=[(metric, f"{value:.4g}") for metric, value in last.items() if value is not None],
         path=run.path,
     )
-
-
-def render_facts(lines: Mapping[str, str]) -> "Markup":
-    """Render names and values below each other."""
-    return render("facts.html", lines=lines)

@@ -12,7 +12,7 @@ from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.result import Plan
 from fitroom.report import notebook
 from fitroom.report.estimate.text import render_estimate_text
-from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts
+from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts, render_facts
 from fitroom.report.plan.text import render_plan_text
 from fitroom.report.run.report import render_report
 from fitroom.report.shared.sheet import render_plain
@@ -49,6 +49,6 @@ show_html.register(Estimate, notebook.render_estimate)
 show_html.register(Plan, notebook.render_plan)
 show_html.register(Run, notebook.render_run)
 show_html.register(Report, render_report)
-show_html.register(Budget, lambda budget: notebook.render_facts({"budget": format_budget(budget)}))
-show_html.register(Card, lambda card: notebook.render_facts(list_card_facts(card)))
-show_html.register(MaxBatch, lambda found: notebook.render_facts(list_max_batch_facts(found)))
+show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
+show_html.register(Card, lambda card: render_facts(list_card_facts(card)))
+show_html.register(MaxBatch, lambda found: render_facts(list_max_batch_facts(found)))

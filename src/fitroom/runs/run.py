@@ -111,9 +111,9 @@ def open_run(run_dir: str | Path) -> Run:
             hint="give the folder that `fitroom train` named, or the `run_dir` of fitroom.fit",
         )
     reader = _Reader(folder)
-    events = tuple(reader.lines("log.jsonl"))
+    events = tuple(reader.read_lines("log.jsonl"))
     resumed = [parse_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
-    skipped = reader.lines("skipped.jsonl")
+    skipped = reader.read_lines("skipped.jsonl")
     job = reader.read("job.json", dict) or {}
     return Run(
         path=folder,
@@ -124,7 +124,9 @@ def open_run(run_dir: str | Path) -> Run:
         job=job,
         plan=_parse_plan(job.get("plan")) or reader.read("plan.json", Plan.from_dict),
         estimate=reader.read("estimate.json", Estimate.from_dict),
-        readings=thin_readings(reader.lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]),
+        readings=thin_readings(
+            reader.read_lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]
+        ),
         results=reader.read("results.json", Results.from_dict),
         skipped=tuple((str(line.get("file", "")), str(line.get("reason", ""))) for line in skipped),
         times=reader.read("times.json", _parse_times) or {},
@@ -149,7 +151,7 @@ class _Reader:
             self.damaged.append(name)
             return None
 
-    def lines(self, name: str) -> Iterator[dict[str, Any]]:
+    def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
         """A file of one JSON object a line, as a stream; a line that a kill cut short is left out."""
         try:
             if (self.folder / name).exists() and not (self.folder / name).is_file():  # a pipe would never end

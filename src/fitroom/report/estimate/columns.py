@@ -45,7 +45,7 @@ def cut_columns(timeline: Timeline, max_columns: int = MAX_COLUMNS) -> Columns:
     No maximum is lost, because each column shows its highest moment.
     """
     usage_bytes = timeline.usage_bytes
-    edges = _even_edges(len(usage_bytes), max_columns)
+    edges = _cut_evenly(len(usage_bytes), max_columns)
     shown = tuple(max(range(first, end), key=usage_bytes.__getitem__) for first, end in pairwise(edges))
     usages = {kind: timeline.usage_bytes_of(kind) for kind in KINDS}
     heights = {kind: tuple(usage[moment] for moment in shown) for kind, usage in usages.items()}
@@ -64,16 +64,16 @@ def find_phase_bands(timeline: Timeline) -> list[PhaseBand]:
     operations of the backward pass, and statistics and metrics of the forward pass at the very end. A step that goes
     forward and backward several times, micro-batch by micro-batch, has a band for each.
     """
-    in_order = _bands_in_order(timeline)
+    in_order = _cut_in_order(timeline)
     agreeing = sum(
         moment.phase == band.phase for band in in_order for moment in timeline.moments[band.first : band.end]
     )
     known = sum(moment.phase is not None for moment in timeline.moments)
     is_once = agreeing >= _MOSTLY * known and 2 * known > len(timeline.moments)
-    return in_order if is_once else _bands_by_majority(timeline)
+    return in_order if is_once else _cut_by_majority(timeline)
 
 
-def _bands_in_order(timeline: Timeline) -> list[PhaseBand]:
+def _cut_in_order(timeline: Timeline) -> list[PhaseBand]:
     """Forward, backward and update, cut so that the most moments are in the band of their phase."""
     length = len(timeline.moments)
     before = {phase: [0, *accumulate(moment.phase == phase for moment in timeline.moments)] for phase in PHASES}
@@ -86,18 +86,18 @@ def _bands_in_order(timeline: Timeline) -> list[PhaseBand]:
         if agreeing > best:
             cuts, best = (best_start, end), agreeing
     pieces = zip(PHASES, pairwise((0, *cuts, length)), strict=True)
-    found = [(phase, _without_unknown_ends(timeline, *piece)) for phase, piece in pieces]
+    found = [(phase, _trim_unknown_ends(timeline, *piece)) for phase, piece in pieces]
     return [PhaseBand(phase=phase, first=first, end=end) for phase, (first, end) in found if first < end]
 
 
-def _without_unknown_ends(timeline: Timeline, first: int, end: int) -> tuple[int, int]:
+def _trim_unknown_ends(timeline: Timeline, first: int, end: int) -> tuple[int, int]:
     known = [at for at in range(first, end) if timeline.moments[at].phase is not None]
     return (known[0], known[-1] + 1) if known else (first, first)
 
 
-def _bands_by_majority(timeline: Timeline) -> list[PhaseBand]:
+def _cut_by_majority(timeline: Timeline) -> list[PhaseBand]:
     """Bands of one phase each; a single cell between two of one phase goes with them."""
-    cells = list(pairwise(_even_edges(len(timeline.moments), _MAX_BAND_CELLS)))
+    cells = list(pairwise(_cut_evenly(len(timeline.moments), _MAX_BAND_CELLS)))
     majority = [Counter(m.phase for m in timeline.moments[first:end]).most_common(1)[0][0] for first, end in cells]
     for cell in range(1, len(cells) - 1):
         if majority[cell - 1] == majority[cell + 1]:
@@ -110,7 +110,7 @@ def _bands_by_majority(timeline: Timeline) -> list[PhaseBand]:
     return bands
 
 
-def _even_edges(length: int, max_pieces: int) -> tuple[int, ...]:
+def _cut_evenly(length: int, max_pieces: int) -> tuple[int, ...]:
     """Where to cut `length` moments into at most `max_pieces` pieces of nearly the same length."""
     pieces = min(length, max_pieces)
     return tuple(length * piece // pieces for piece in range(pieces + 1))

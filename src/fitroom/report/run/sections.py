@@ -93,7 +93,7 @@ def render_plan(run: Run) -> "Markup | None":
     if plan is None:
         return None
     speed = plan_words.format_speed(plan.speed, plan.batch_size)
-    about = f"The plan {plan_words.format_verdict(plan)}. Predicted for {plan.gpu}: {speed}."
+    about = f"The plan {plan_words.format_verdict(plan)}. On {plan.gpu}: {speed}."
     fallbacks = plan_words.format_fallbacks(plan)
     return render_macro(_TEMPLATE, "plan", about, make_plan_charts(run), list_changes(plan), fallbacks)
 

@@ -31,14 +31,14 @@ def render(template: str, **values: Any) -> "Markup":
     """
     from markupsafe import Markup
 
-    return Markup(_environment().get_template(template).render(values))
+    return Markup(_load_environment().get_template(template).render(values))
 
 
 def render_macro(template: str, macro: str, *values: Any) -> "Markup":
     """Fill one macro of a template with values, in the macro's order."""
     from markupsafe import Markup
 
-    return Markup(getattr(_environment().get_template(template).module, macro)(*values).strip())
+    return Markup(getattr(_load_environment().get_template(template).module, macro)(*values).strip())
 
 
 def load_asset(name: str) -> "Markup":
@@ -72,7 +72,7 @@ def dump_script_json(data: Any) -> "Markup":
 
 
 @cache
-def _environment() -> "Environment":
+def _load_environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
