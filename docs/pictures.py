@@ -15,11 +15,11 @@ os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_L
 from io import StringIO
 
 from drawn_flowers import draw_flowers
+from fitroom.keras_model.loading.source import ModelSource, load_model
 from PIL import Image, ImageOps
 from rich.console import Console
 
 import fitroom
-from fitroom.models.source import ModelSource, load_model
 from fitroom.report.save import save_estimate, save_plan
 
 IMAGES = Path(__file__).parent / "images"

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.loading.source import ModelSource
 
 from fitroom.backends.choose import current_backend
 from fitroom.backends.contract import Device
@@ -19,8 +21,6 @@ from fitroom.classify.options import TrainOptions
 from fitroom.classify.phases import phases_of
 from fitroom.classify.preparation import prepare
 from fitroom.errors import InputError
-from fitroom.estimating.cards import find_card
-from fitroom.models.source import ModelSource
 from fitroom.planning.identity import difference, model_digest
 from fitroom.train.planned import recipes_of
 from picture_runs import make_pictures

@@ -7,6 +7,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from fitroom.keras_model.loading.application import application_names
+from fitroom.keras_model.loading.source import ModelSource
 from keras import layers
 
 from fitroom.backends.contract import Device
@@ -24,8 +26,6 @@ from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.cli.completing import MODELS
 from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
-from fitroom.models.application import application_names
-from fitroom.models.source import ModelSource
 from picture_runs import TINY
 from sample_pictures import class_folders
 
@@ -307,6 +307,6 @@ def test_a_model_that_does_not_tell_what_it_takes_is_refused(tmp_path, monkeypat
         def call(self, x):
             return self.out(keras.ops.mean(x, axis=(1, 2)))
 
-    monkeypatch.setattr("fitroom.models.source.load_model", lambda source: Untold())
+    monkeypatch.setattr("fitroom.keras_model.loading.source.load_model", lambda source: Untold())
     with pytest.raises(ModelError, match="takes what it does not tell"):
         load_classifier(saved(tmp_path / "own.keras", (32, 32, 3), layers.Dense(3)))

@@ -14,13 +14,13 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from fitroom.events import listening
+from fitroom.inputs import source_of
 
 import fitroom
 from fitroom.data import Augment, batches, images, read_picture
 from fitroom.data.kept import OnDisk
 from fitroom.data.pixels import pixels
-from fitroom.train.events import listening
-from fitroom.train.sources import source_of
 from sample_pictures import class_folders, without_opencv
 
 COUNTS = {"daisy": 9, "rose": 8, "tulip": 6}

@@ -114,9 +114,8 @@ def test_a_model_that_keras_does_not_jit_is_compiled_where_jax_can_and_that_is_s
 @only_on_jax
 def test_the_loop_over_parts_is_followed_whatever_jax_tells_of_it():
     import jax
-
-    from fitroom.backends.jax.scope import PARTS
-    from fitroom.backends.jax.traced.program import program_of
+    from fitroom.backends.jax.trace.attribution import PARTS
+    from fitroom.backends.jax.trace.jaxpr.program import program_of
 
     def step(weights, batch):
         with jax.named_scope(PARTS):

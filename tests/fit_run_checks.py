@@ -8,12 +8,12 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from fitroom.keras_model.optimizers import helpers_of
+from fitroom.runs.writer import CheckpointWriter
 
 import fitroom
 from fit_checks import assert_same, dense_net, samples, weights_of
-from fitroom.backends.keras_optimizers import helpers_of
 from fitroom.train.protect import unprotect
-from fitroom.train.run.writer import CheckpointWriter
 
 
 class Stop(Exception):  # noqa: N818

@@ -2,9 +2,9 @@
 
 import keras
 import pytest
+from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
 
 import fitroom
-from fitroom.backends.keras_freezing import frozen_first, layers_with_weights, num_frozen
 from fitroom.errors import InputError, ModelError
 
 

@@ -13,26 +13,26 @@ import jax
 import keras
 import numpy as np
 import pytest
+from fitroom.backends.jax.trace.estimate import UNFORESEEN_SHARE
+from fitroom.backends.jax.trace.step import training_step
+from fitroom.backends.jax.train import room
+from fitroom.backends.jax.train import transfer as sending
+from fitroom.backends.jax.train.programs import keep_programs
+from fitroom.backends.jax.train.state import last_first, of_last_first, read
+from fitroom.backends.jax.train.stepper import JaxStepper
+from fitroom.batch import Batch, cut_sizes
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.sparse import BCOO
 from keras import layers
 
 import fitroom
 from fitroom import ModelError, Recipe
-from fitroom.backends.jax import room, sending
-from fitroom.backends.jax.kept_programs import keep_programs
-from fitroom.backends.jax.order import last_first, of_last_first
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
-from fitroom.backends.jax.state import read
-from fitroom.backends.jax.step import training_step
-from fitroom.backends.jax.stepper import JaxStepper
-from fitroom.backends.jax.trace import UNFORESEEN_SHARE
-from fitroom.backends.prepared import prepared
 from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import NoRoomError, StateLostError
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.train.batch import Batch, cut_sizes
 from step_cases import FIRST, LATER, compiled, dense, dense_batch, mean_of_each, state_of, tagger
 from step_checks import assert_close, assert_identical
 
@@ -479,7 +479,7 @@ def test_parts_that_follow_each_other_on_a_cpu_come_to_what_a_loop_of_them_does(
         return state_of(model), "while(" in program.compiled.as_text()
 
     looped, has_loop = trained()
-    monkeypatch.setattr("fitroom.backends.jax.stepper.MOST_UNROLLED", 4)
+    monkeypatch.setattr("fitroom.backends.jax.train.stepper.MOST_UNROLLED", 4)
     unrolled, has_none = trained()
     assert (has_loop, has_none) == (True, False)
     assert_close(unrolled, looped)
@@ -621,7 +621,7 @@ def estimate(model, micro_batch):
 @pytest.mark.parametrize("compiled_for_a_card", [True, False])
 def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activations(compiled_for_a_card, monkeypatch):
     if not compiled_for_a_card:
-        monkeypatch.setattr("fitroom.backends.jax.trace.compiler_version", lambda: None)
+        monkeypatch.setattr("fitroom.backends.jax.trace.estimate.compiler_version", lambda: None)
     model = convolutions()
     weights_bytes = sum(variable.value.nbytes for variable in model.trainable_variables)
     batch_bytes = 96 * (24 * 24 * 3 * 4 + 4)
@@ -646,7 +646,7 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
 
 @pytest.mark.parametrize(("optimizer", "further"), [("adam", 3), ("sgd", 2)])
 def test_slots_of_an_optimizer_come_to_lie_behind_the_first_batches_and_leave_a_gap(optimizer, further, monkeypatch):
-    monkeypatch.setattr("fitroom.backends.jax.trace.compiler_version", lambda: None)
+    monkeypatch.setattr("fitroom.backends.jax.trace.estimate.compiler_version", lambda: None)
     model = convolutions()
     model.compile(optimizer, "sparse_categorical_crossentropy")
     found = fitroom.estimate(model, 96, gpu="T4")

@@ -5,10 +5,10 @@ import sys
 
 import keras
 import pytest
+from fitroom.keras_model.loading.application import application_names
+from fitroom.keras_model.loading.source import ModelSource, load_model
 
 from fitroom.errors import InputError, ModelError, UnknownNameError
-from fitroom.models.application import application_names
-from fitroom.models.source import ModelSource, load_model
 
 BUILD = """
 import keras

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import keras
 import pytest
+from fitroom.cards.catalogue import find_card
 
 import fitroom
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError, NothingFitsError
-from fitroom.estimating.cards import find_card
 from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import difference, model_digest
 from fitroom.planning.planner import Planner, Question

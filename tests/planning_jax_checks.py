@@ -2,10 +2,10 @@
 
 import keras
 import pytest
+from fitroom.memory.step import NO_LIMIT_BYTES
 
 import fitroom
-from fitroom.estimating.step import NO_LIMIT_BYTES
-from fitroom.planning.largest_batch import LargestBatch
+from fitroom.planning.max_batch import LargestBatch
 from fitroom.planning.result import Plan
 from fitroom.planning.room import room_of
 from fitroom.planning.variant import Variant

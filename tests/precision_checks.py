@@ -5,10 +5,10 @@ from typing import ClassVar
 import keras
 import numpy as np
 import pytest
+from fitroom.keras_model.precision import in_precision
 from keras import layers
 
 import fitroom
-from fitroom.backends.keras_precision import in_precision
 
 HALF = fitroom.Recipe(precision="mixed_bfloat16")
 OPTIONS = {"batch_size": 8, "epochs": 2, "shuffle": False, "verbose": 0, "seed": 5}

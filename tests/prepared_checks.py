@@ -3,14 +3,14 @@
 import keras
 import numpy as np
 import pytest
+from fitroom.backends.jax.trace.step import training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import FitroomError, ModelError, Recipe
-from fitroom.backends.jax.step import training_step
-from fitroom.backends.prepared import prepared
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 from sample_models import SIZE, classifier
 
 BATCH = 4

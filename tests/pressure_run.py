@@ -18,10 +18,10 @@ import time
 import keras
 import numpy as np
 import tensorflow as tf
+from fitroom.backends.tensorflow.train.programs import Program
 from keras import layers, ops
 
 import fitroom
-from fitroom.backends.tensorflow.program import Program
 from fitroom.planning.identity import model_digest
 from fitroom.train.transaction import Transaction
 from sample_plans import sample_plan

@@ -5,13 +5,13 @@ import json
 import keras
 import numpy as np
 import pytest
+from fitroom.events import listening
 
 import fitroom
 from fitroom.backends.choose import current_backend
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
 from fitroom.report.progress.words import format_event
-from fitroom.train.events import listening
 from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
 from fitroom.watch.recorder import Recorder

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import keras
 import numpy as np
+from fitroom.batch import Batch
 from keras import layers, ops
-
-from fitroom.train.batch import Batch
 
 SAMPLES, SIZE, CLASSES = 8, 8, 3
 

@@ -9,10 +9,10 @@ from functools import cache
 import keras
 import numpy as np
 import pytest
+from fitroom.keras_model.recompute import Rematerialisation
 
 import fitroom
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_remat import Rematerialisation
 from fitroom.remat.graph import functional_of, layer_graph
 from remat_cases import CASES, block, classifier, compiled, layers, pictures
 from step_cases import state_of

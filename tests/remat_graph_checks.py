@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.loading.source import ModelSource, load_model
+from fitroom.keras_model.recompute import resident_bytes
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
-from fitroom.backends.keras_remat import resident_bytes
-from fitroom.estimating.cards import find_card
 from fitroom.estimating.remat_budget import trace_within_budget
-from fitroom.estimating.step import StepRequest
-from fitroom.models.source import ModelSource, load_model
+from fitroom.recipe import Remat
 from fitroom.remat.choice import Choice
 from fitroom.remat.outline import outline_of
-from fitroom.remat.value import Remat
 from fitroom.report.segments.figure import draw_segments
 from remat_cases import CASES, block, classifier
 

@@ -2,10 +2,10 @@
 
 import keras
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.loading.source import ModelSource, load_model
 from keras import layers
 
-from fitroom.estimating.cards import find_card
-from fitroom.models.source import ModelSource, load_model
 from fitroom.planning.roofline.step_time import StepTime
 from fitroom.planning.roofline.work import KINDS, work_of
 from fitroom.remat.choice import Choice

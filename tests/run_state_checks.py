@@ -7,15 +7,14 @@ import json
 import keras
 import numpy as np
 import pytest
+from fitroom.keras_model.fingerprint import current_versions, given_learning_rate, model_fingerprint
+from fitroom.runs.callbacks import CallbackStates
+from fitroom.runs.capture import capture_state, restore_state
+from fitroom.runs.checkpoint import Checkpoint, read_latest, write
+from fitroom.runs.folder import RunFolder, first_difference
 from keras import layers
 
 from fitroom.errors import InputError
-from fitroom.train.run.callbacks import CallbackStates
-from fitroom.train.run.capture import capture_state, restore_state
-from fitroom.train.run.checkpoint import Checkpoint, read_latest, write
-from fitroom.train.run.difference import first_difference
-from fitroom.train.run.fingerprint import current_versions, given_learning_rate, model_fingerprint
-from fitroom.train.run.folder import RunFolder
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
 Y = np.arange(16) % 3

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Buffer, Kind, Moment, Phase, Timeline
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Buffer, Kind, Moment, Phase, Timeline
+
 from fitroom.recipe import Recipe
 
 MIB = 2**20

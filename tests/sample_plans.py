@@ -4,11 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from fitroom.budget import Budget
-from fitroom.planning.option import Change, Option
+from fitroom.planning.option import Change, Option, Speed
 from fitroom.planning.result import Plan
-from fitroom.planning.speed import Speed
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
+from fitroom.recipe import Recipe, Remat
 from sample_estimates import GIB, small_estimate
 
 SEGMENTS = Remat(segments=[("stem", "head")])

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Buffer, Moment, Timeline
+
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from sample_estimates import GIB, MIB, estimate_of

@@ -8,14 +8,13 @@ import time
 import keras
 import numpy as np
 import pytest
+from fitroom.batch import Batch
+from fitroom.inputs import randomness, source_of
 
 # Keras's own way with data, to compare with; it has no public name.
 from keras.src.trainers.data_adapters import get_data_adapter
 
 from fitroom.errors import HostMemoryError, InputError
-from fitroom.train import randomness
-from fitroom.train.batch import Batch
-from fitroom.train.sources import source_of
 from sample_sources import check_goes_on_exactly, trained, values
 
 BACKEND = keras.config.backend()

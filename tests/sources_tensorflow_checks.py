@@ -6,10 +6,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.inputs import randomness, source_of
 
 from fitroom.errors import HostMemoryError, InputError
-from fitroom.train import randomness
-from fitroom.train.sources import source_of
 from sample_sources import check_goes_on_exactly, trained, values
 
 X = np.arange(20, dtype="float32").reshape(10, 2)

@@ -5,10 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from fitroom.inputs import randomness, source_of
 
 from fitroom.errors import HostMemoryError, InputError
-from fitroom.train import randomness
-from fitroom.train.sources import source_of
 from sample_sources import check_goes_on_exactly, trained
 
 X = torch.arange(20.0).reshape(10, 2)
@@ -62,7 +61,7 @@ def test_a_loader_goes_on_exactly(own_generator, steps):
         return source_of(loader, steps_per_epoch=steps)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fitroom.train.sources.streams.warn_of_end", lambda *_: None)  # three batches in steps of two
+        patch.setattr("fitroom.inputs.streams.warn_of_end", lambda *_: None)  # three batches in steps of two
         check_goes_on_exactly(make)
 
 

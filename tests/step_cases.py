@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import keras
 import numpy as np
+from fitroom.batch import Batch
 from keras import layers, losses, ops, optimizers, regularizers
-
-from fitroom.train.batch import Batch
 
 FIRST, LATER = 20, 11
 """The samples of a batch, and of a short last one."""

@@ -8,10 +8,10 @@ from functools import cache
 import keras
 import numpy as np
 import pytest
+from fitroom.batch import Batch
 
 from fitroom.backends.choose import current_backend
 from fitroom.errors import ModelError
-from fitroom.train.batch import Batch
 from step_cases import CASES, CUTS, FIRST, LATER, MICRO_BATCHES, compiled, dense, dense_batch, state_of
 
 pytestmark = pytest.mark.usefixtures("loops_as_on_a_card")

@@ -9,16 +9,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.train import pinned as pinned_module
+from fitroom.backends.tensorflow.train import transfer as feed_module
+from fitroom.backends.tensorflow.train.host import as_tensors
+from fitroom.backends.tensorflow.train.pinned import PinnedMemory, card_in_use
+from fitroom.backends.tensorflow.train.transfer import Feed
+from fitroom.batch import Batch
 from keras import layers
 
 import fitroom
-from fitroom.backends.tensorflow import feed as feed_module
-from fitroom.backends.tensorflow import pinned as pinned_module
-from fitroom.backends.tensorflow.cuda_host import card_in_use
-from fitroom.backends.tensorflow.feed import Feed
-from fitroom.backends.tensorflow.host import as_tensors
-from fitroom.backends.tensorflow.pinned import PinnedMemory
-from fitroom.train.batch import Batch
 
 # Has to be said before TensorFlow starts.
 tf.config.set_logical_device_configuration(

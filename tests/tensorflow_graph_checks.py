@@ -6,19 +6,19 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.device import release
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.graph.program import program_of
+from fitroom.backends.tensorflow.trace.step import training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import Recipe
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.graph.grappler import optimised_graph
-from fitroom.backends.tensorflow.graph.program import program_of
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.memory import release
 from fitroom.backends.tensorflow.pool import default_limit_bytes
-from fitroom.backends.tensorflow.step import training_step
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 from sample_models import SIZE, classifier
 
 BATCH = 64

@@ -10,26 +10,26 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.jitted import compiler
+from fitroom.backends.tensorflow.trace.jitted.estimate import JittedFound, jitted_timeline
+from fitroom.backends.tensorflow.trace.jitted.hlo import hlo_of
+from fitroom.backends.tensorflow.trace.jitted.left_behind import left_behind_bytes
+from fitroom.backends.tensorflow.trace.jitted.placement import train
+from fitroom.backends.tensorflow.trace.jitted.program import plain_program
+from fitroom.backends.tensorflow.trace.jitted.required import smallest_limit_bytes
+from fitroom.backends.tensorflow.trace.micro_batch_estimate import jitted_timeline_of_parts
+from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep, predict_step, training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory import cache
+from fitroom.memory.allocators.best_fit import BestFitAllocator
+from fitroom.memory.step import StepRequest
+from fitroom.memory.timeline import INPUT_LAYER, NO_LAYER, Timeline
 from keras import layers
 
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.cut_estimate import jitted_timeline_of_parts
-from fitroom.backends.tensorflow.cut_step import cut_step
-from fitroom.backends.tensorflow.jitted import compiler
-from fitroom.backends.tensorflow.jitted.estimate import JittedFound, jitted_timeline
-from fitroom.backends.tensorflow.jitted.hlo import hlo_of
-from fitroom.backends.tensorflow.jitted.left_behind import left_behind_bytes
-from fitroom.backends.tensorflow.jitted.placement import train
-from fitroom.backends.tensorflow.jitted.program import plain_program
-from fitroom.backends.tensorflow.jitted.required import smallest_limit_bytes
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.errors import BackendError, CompilerError, InputError, ModelError
-from fitroom.estimating import cache
-from fitroom.estimating.allocators.best_fit import BestFitAllocator
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.estimating.timeline import INPUT_LAYER, NO_LAYER, Timeline
 from fitroom.recipe import Recipe
 
 SIZE = 64
@@ -276,7 +276,7 @@ def test_a_folder_without_a_compiler_is_refused(tmp_path, monkeypatch):
 
 
 def test_without_any_compiler_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("fitroom.backends.tensorflow.jitted.library.installed_compiler", lambda: None)
+    monkeypatch.setattr("fitroom.backends.tensorflow.trace.jitted.library.installed_compiler", lambda: None)
     with pytest.raises(BackendError, match="not installed") as caught:
         found(wide())
     assert "pip install" in caught.value.hint

@@ -6,12 +6,12 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from fitroom.backends.tensorflow.train import stepper as stepper_module
+from fitroom.batch import Batch
 from keras import layers
 
 import fitroom
 from fitroom.backends.choose import current_backend
-from fitroom.backends.tensorflow import stepper as stepper_module
-from fitroom.train.batch import Batch
 
 X, Y = np.ones((8, 4), "float32"), np.zeros((8, 2), "float32")
 

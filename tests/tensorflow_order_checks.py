@@ -9,23 +9,22 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.graph.copies import with_copies
+from fitroom.backends.tensorflow.trace.graph.executor import Executor
+from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.graph.kernels import Kernels, ScratchPlan
+from fitroom.backends.tensorflow.trace.graph.memory_rules import RECEIVE
+from fitroom.backends.tensorflow.trace.graph.program import Program, program_of
+from fitroom.backends.tensorflow.trace.graph.residents import placed, residents_of
+from fitroom.backends.tensorflow.trace.graph.values import Holdings
+from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.allocators.best_fit import BestFitAllocator
+from fitroom.memory.step import StepRequest
 from keras import layers
 from tensorflow.python.eager import context  # the graphs of functions that ran have no public name
-
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.graph.copies import with_copies
-from fitroom.backends.tensorflow.graph.executor import Executor
-from fitroom.backends.tensorflow.graph.grappler import optimised_graph
-from fitroom.backends.tensorflow.graph.kernels import Kernels, ScratchPlan
-from fitroom.backends.tensorflow.graph.memory_rules import RECEIVE
-from fitroom.backends.tensorflow.graph.program import Program, program_of
-from fitroom.backends.tensorflow.graph.residents import placed, residents_of
-from fitroom.backends.tensorflow.graph.values import Holdings
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.step import TensorFlowStep, training_step
-from fitroom.estimating.allocators.best_fit import BestFitAllocator
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 
 BATCH, FEATURES, STEPS = 8, 16, 10
 

@@ -7,22 +7,22 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.graph.estimate import step_program
+from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
+from fitroom.backends.tensorflow.trace.graph.replay import replay
+from fitroom.backends.tensorflow.trace.graph.residents import residents_of
+from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.step import training_step
+from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
+from fitroom.batch import Batch
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import Recipe
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.cut_step import cut_step
-from fitroom.backends.tensorflow.graph.estimate import step_program
-from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
-from fitroom.backends.tensorflow.graph.replay import replay
-from fitroom.backends.tensorflow.graph.residents import residents_of
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.step import training_step
-from fitroom.backends.tensorflow.stepper import TensorFlowStepper
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.train.batch import Batch
 from remat_cases import CASES
 from remat_checks import assert_close, in_threes
 from step_cases import state_of

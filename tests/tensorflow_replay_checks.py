@@ -8,26 +8,26 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.graph.estimate import step_program
+from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
+from fitroom.backends.tensorflow.trace.graph.program import Operation, Output, program_of
+from fitroom.backends.tensorflow.trace.graph.replay import Replayed, Span, replay
+from fitroom.backends.tensorflow.trace.graph.required import lost_bytes, required_bytes
+from fitroom.backends.tensorflow.trace.graph.residents import residents_of
+from fitroom.backends.tensorflow.trace.graph.values import Held
+from fitroom.backends.tensorflow.trace.measure import lent_zeros, measured_peak_bytes
+from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
+from fitroom.batch import Batch
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.cut_step import cut_step
-from fitroom.backends.tensorflow.graph.estimate import step_program
-from fitroom.backends.tensorflow.graph.grappler import optimised_graph
-from fitroom.backends.tensorflow.graph.kernels import ScratchPlan
-from fitroom.backends.tensorflow.graph.program import Operation, Output, program_of
-from fitroom.backends.tensorflow.graph.replay import Replayed, Span, replay
-from fitroom.backends.tensorflow.graph.required import lost_bytes, required_bytes
-from fitroom.backends.tensorflow.graph.residents import residents_of
-from fitroom.backends.tensorflow.graph.values import Held
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.measured import lent_zeros, measured_peak_bytes
-from fitroom.backends.tensorflow.step import TensorFlowStep, training_step
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 from fitroom.recipe import Recipe
-from fitroom.train.batch import Batch
 
 BATCH = 1024
 FEATURES = 256

@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.train import stepper as stepper_module
+from fitroom.batch import Batch
 from keras import layers
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.tensorflow import stepper as stepper_module
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
+from fitroom.recipe import Remat
 from step_cases import state_of
 from step_checks import assert_close, assert_identical, numbers
 

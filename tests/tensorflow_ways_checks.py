@@ -7,15 +7,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fitroom.backends.tensorflow.train import stepper as stepper_module
+from fitroom.backends.tensorflow.train.host import as_tensors
+from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
+from fitroom.batch import Batch
+from fitroom.keras_model.objective import Objective
 from keras import layers
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_objective import Objective
-from fitroom.backends.tensorflow import stepper as stepper_module
-from fitroom.backends.tensorflow.functions import StepFunctions
-from fitroom.backends.tensorflow.host import as_tensors
 from fitroom.errors import ModelError
-from fitroom.train.batch import Batch
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
 from step_checks import assert_close, assert_identical, expected_of, numbers
 from transaction_checks import test_a_step_that_fails_leaves_every_bit_as_it_was as two_programs_leave_every_bit_too

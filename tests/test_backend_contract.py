@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.memory.step import StepRequest
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 
 from fitroom.backends.choose import installed_backends
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.out_of_memory import FakeOutOfMemoryError
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
 
 TESTS = Path(__file__).parent

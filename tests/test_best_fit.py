@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from fitroom.memory.allocators.best_fit import MOST_WASTE_BYTES, BestFitAllocator, DoesNotFitError
 
-from fitroom.estimating.allocators.best_fit import MOST_WASTE_BYTES, BestFitAllocator, DoesNotFitError
 from test_backend_contract import needs
 
 LIMIT_MIB = 700

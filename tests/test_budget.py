@@ -4,16 +4,16 @@ from html import escape
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.cards.nvml import LiveGpu, live_gpus
+from fitroom.cards.overhead import context_bytes
 
 from fitroom.backends.default_share import share_note
 from fitroom.budget import Budget
 from fitroom.errors import InputError
-from fitroom.estimating.cards import find_card
 from fitroom.estimating.estimate import choose_card
-from fitroom.estimating.overhead import context_bytes
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.room import room_of
-from fitroom.watch.nvml import LiveGpu, live_gpus
 
 MIB = 1024**2
 GIB = 1024**3
@@ -36,7 +36,7 @@ def test_a_card_gives_its_memory_less_context_and_libraries():
 
 def test_a_card_in_this_machine_that_the_catalogue_lacks_is_estimated_as_the_default(monkeypatch):
     unlisted = LiveGpu(index=0, name="NVIDIA GeForce RTX 5055 XT", memory_bytes=12 * GIB, used_bytes=0)
-    monkeypatch.setattr("fitroom.watch.nvml.live_gpus", lambda: (unlisted,))
+    monkeypatch.setattr("fitroom.cards.nvml.live_gpus", lambda: (unlisted,))
     card, notes = choose_card(None)
     assert card.name == "T4"
     assert notes == ("NVIDIA GeForce RTX 5055 XT is not in the catalogue: this is for a T4, the default.",)

@@ -6,10 +6,10 @@ import sqlite3
 
 import numpy as np
 import pytest
+from fitroom.memory import cache
 
 from fitroom.data import images, known_files
 from fitroom.data.kept import OnDisk
-from fitroom.estimating import cache
 from sample_pictures import class_folders
 
 DIGESTS = [letter * 64 for letter in "abcd"]

@@ -1,10 +1,9 @@
 """The model of PyTorch's caching allocator does what PyTorch's rules say."""
 
 import pytest
-
-from fitroom.estimating.allocators.caching import CachingAllocator, OutOfMemoryError
-from fitroom.estimating.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
-from fitroom.estimating.allocators.requests import Requests
+from fitroom.memory.allocators.caching import CachingAllocator, OutOfMemoryError
+from fitroom.memory.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
+from fitroom.memory.allocators.requests import Requests
 
 KIB = 1024
 MIB = 1024**2

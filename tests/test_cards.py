@@ -1,9 +1,9 @@
 from collections import Counter
 
 import pytest
+from fitroom.cards.catalogue import Card, all_cards, family, find_card
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.cards import Card, all_cards, family, find_card
 
 FP32_LANES = {
     (6, 0): 64,

@@ -12,10 +12,10 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
+from fitroom.runs.checkpoint import Checkpoint, read_latest, write
+from fitroom.runs.writer import CheckpointWriter
 
 from fitroom.errors import InputError
-from fitroom.train.run.checkpoint import Checkpoint, read_latest, write
-from fitroom.train.run.writer import CheckpointWriter
 from small_disk import run_on, small_disk
 
 ARRAYS = {
@@ -151,7 +151,7 @@ def test_two_damaged_ones_are_a_clear_error_and_stay_for_a_look(tmp_path):
 ENDLESS = """
 import sys, numpy as np
 from pathlib import Path
-from fitroom.train.run.checkpoint import Checkpoint, write
+from fitroom.runs.checkpoint import Checkpoint, write
 number = int(sys.argv[2])
 print("ready", flush=True)
 while True:
@@ -187,8 +187,8 @@ def test_a_kill_at_any_moment_leaves_the_last_written_one_readable(tmp_path):
 FULL_DISK = """
 import sys, warnings, numpy as np
 from pathlib import Path
-from fitroom.train.run.checkpoint import Checkpoint, read_latest
-from fitroom.train.run.writer import CheckpointWriter
+from fitroom.runs.checkpoint import Checkpoint, read_latest
+from fitroom.runs.writer import CheckpointWriter
 folder, kib = Path(sys.argv[1]), int(sys.argv[2])
 ballast = folder / "ballast"
 ballast.write_bytes(bytes(int(sys.argv[3]) * 1024))
@@ -241,7 +241,7 @@ FILE_TOO_LARGE = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from fitroom.train.run.checkpoint import Checkpoint, read_latest, write
+from fitroom.runs.checkpoint import Checkpoint, read_latest, write
 folder, checkpoint = Path(sys.argv[1]), Checkpoint(arrays={str(i): np.zeros(300) for i in range(4)}, facts={"epoch": 1})
 size = write(folder, checkpoint).stat().st_size
 for limit in range(0, size, 7):
@@ -267,7 +267,7 @@ def test_a_write_that_the_system_stops_at_any_byte_leaves_nothing_of_it(tmp_path
 LARGER_THAN_THE_ROOM = """
 import sys, numpy as np
 from pathlib import Path
-from fitroom.train.run.checkpoint import Checkpoint, read_latest, write
+from fitroom.runs.checkpoint import Checkpoint, read_latest, write
 folder = Path(sys.argv[1]) / "checkpoints"
 for number, kib in enumerate([500, 500, 3000], start=1):
     try:

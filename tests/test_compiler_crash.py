@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from fitroom.backends.jax.compiled import compiler
-from fitroom.backends.jax.step import JaxStep
+from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.argument import Argument
 from fitroom.errors import FitroomError
-from fitroom.estimating.cards import find_card
+from fitroom.cards.catalogue import find_card
 
 def step(state, batch):
     return jnp.tanh(state @ batch), state

@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fitroom.memory import cache as kept
 
 from fitroom.backends.choose import installed_backends
-from fitroom.estimating import cache as kept
 from ready_process import ReadyProcess
 
 MODELS = '''

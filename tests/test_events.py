@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from fitroom.train.events import Events, listening
+from fitroom.events import Events, listening
 
 
 def test_without_a_listener_the_logger_says_it(caplog):

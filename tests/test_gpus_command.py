@@ -4,13 +4,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner, Result
+from fitroom.cards.catalogue import all_cards
+from fitroom.cards.nvml import LiveGpu
 
 from fitroom.budget import Budget
 from fitroom.cli import gpus
 from fitroom.cli.main import fitroom
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import all_cards
-from fitroom.watch.nvml import LiveGpu
 
 T4 = LiveGpu(index=0, name="Tesla T4", memory_bytes=15360 * 1024**2, used_bytes=1024**3)
 UNLISTED = LiveGpu(index=1, name="NVIDIA Imaginary 9000", memory_bytes=10 * 1024**3, used_bytes=0)

@@ -2,8 +2,9 @@
 
 import sys
 
-from fitroom.train.run.json_lines import append_line, read_lines
-from fitroom.watch.growing_files import GrowingFiles
+from fitroom.files.growing_files import GrowingFiles
+from fitroom.files.json_lines import append_line, read_lines
+
 from small_disk import run_on, small_disk
 
 FULL_FOR_A_WHILE = """
@@ -11,7 +12,7 @@ import contextlib, sys
 from pathlib import Path
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
-from fitroom.train.run.json_lines import append_line, read_lines
+from fitroom.files.json_lines import append_line, read_lines
 from fitroom.watch.tensorboard import TensorBoardLog
 
 folder = Path(sys.argv[1])

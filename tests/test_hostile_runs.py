@@ -10,19 +10,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fitroom.files.archive import DamagedError, read_archive
+from fitroom.keras_model.loading.keras_archive import LARGEST_TEXT_BYTES, damage_of
+from fitroom.keras_model.loading.keras_file import read_model
+from fitroom.runs.folder import RunFolder
+from fitroom.runs.lock import FolderLock, is_locked, take_lock
+from fitroom.runs.place import read_run
 
 from fitroom.classify import records
 from fitroom.classify.options import TrainOptions
 from fitroom.cli.run_place import choose_run
 from fitroom.errors import InputError
-from fitroom.models.keras_archive import LARGEST_TEXT_BYTES, damage_of
-from fitroom.models.keras_file import read_model
 from fitroom.report.run.page import render_run_page
 from fitroom.runs.run import open_run
-from fitroom.train.run.archive import DamagedError, read_archive
-from fitroom.train.run.folder import RunFolder
-from fitroom.train.run.lock import FolderLock, is_locked, take_lock
-from fitroom.train.run.place import read_run
 from picture_runs import environment
 from sample_runs import write_run
 
@@ -116,7 +116,7 @@ def test_a_pipe_in_a_run_folder_is_not_waited_for(folder, name):
     write_job(folder, job_of())
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
-    look = "import sys; from fitroom.train.run.folder import RunFolder; from fitroom.classify import records\n"
+    look = "import sys; from fitroom.runs.folder import RunFolder; from fitroom.classify import records\n"
     look += "records.read_job(RunFolder.open(sys.argv[1], {'epochs': 1}).path)"
     done = subprocess.run([sys.executable, "-c", look, str(run)], capture_output=True, text=True, timeout=60)
     assert "it is not a file" in done.stderr or name == "lock"
@@ -241,9 +241,7 @@ def test_a_job_lends_its_lock_to_the_trainings_in_it_and_to_nobody_else(tmp_path
         borrowed.release()
         assert is_locked(path) is False  # for the job itself, which writes the report
         take_lock(path).release()
-    ask = (
-        f"from pathlib import Path; from fitroom.train.run.lock import is_locked; print(is_locked(Path({str(path)!r})))"
-    )
+    ask = f"from pathlib import Path; from fitroom.runs.lock import is_locked; print(is_locked(Path({str(path)!r})))"
     assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout == "True\n"
     lock.release()
     assert is_locked(path) is False

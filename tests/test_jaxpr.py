@@ -18,11 +18,11 @@ import json
 import keras
 from keras import layers
 
-from fitroom.backends.jax.traced.jaxpr import TYPICAL_ERROR, timeline_of_jaxpr
-from fitroom.backends.jax.step import predict_step, training_step
-from fitroom.backends.prepared import prepared
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
+from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR, timeline_of_jaxpr
+from fitroom.backends.jax.trace.step import predict_step, training_step
+from fitroom.keras_model.prepared import prepared
+from fitroom.cards.catalogue import find_card
+from fitroom.memory.step import StepRequest
 
 
 def cnn():

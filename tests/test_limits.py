@@ -4,12 +4,12 @@ import os
 import sys
 
 import pytest
+from fitroom.cards.nvml import LiveGpu
+from fitroom.cards.overhead import visible_bytes
 
 from fitroom.backends.choose import limit_memory
 from fitroom.backends.jax import limit as limit_of_jax
 from fitroom.backends.tensorflow import limit as limit_of_tensorflow
-from fitroom.estimating.overhead import visible_bytes
-from fitroom.watch.nvml import LiveGpu
 from test_backend_contract import needs, run_python
 
 GIB = 2**30

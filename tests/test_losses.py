@@ -3,10 +3,10 @@
 import math
 
 import pytest
+from fitroom.events import Events
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.train import losses
-from fitroom.train.events import Events
 from fitroom.train.losses import LossWatch
 
 

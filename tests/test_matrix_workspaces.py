@@ -1,10 +1,10 @@
 """Large products of float32 take cuBLAS's workspace on a card; small ones, those of half precision, all else: none."""
 
 import pytest
+from fitroom.cards.catalogue import find_card
 
 from fitroom.backends.xla.dump import Dump, Instruction, Program, Schedule
 from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
-from fitroom.estimating.cards import find_card
 
 MIB = 2**20
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from fitroom.cards.catalogue import all_cards
 
 from fitroom.cli.knob_names import knob_names
-from fitroom.estimating.cards import all_cards
 from fitroom.planning.result import Plan
 from test_estimate_command import needs_the_compiler
 

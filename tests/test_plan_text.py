@@ -6,13 +6,13 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from fitroom.cards.catalogue import find_card
 from rich.console import Console
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import find_card
 from fitroom.planning.cards import CardPlan
+from fitroom.planning.option import Speed
 from fitroom.planning.result import Plan
-from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.notebook import render_plan
 from fitroom.report.plan.cards import render_cards_table

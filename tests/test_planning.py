@@ -1,17 +1,15 @@
 """The planner's rules: without a framework where they need none, then on models of Keras."""
 
 import pytest
+from fitroom.planning.candidates import FEW_SAMPLES, Candidate, Priced, best_of, frontier_of
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.planning.candidate import Candidate
-from fitroom.planning.choosing import FEW_SAMPLES, Priced, best_of, frontier_of
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.memory import Memory
 from fitroom.planning.option import Change
 from fitroom.planning.result import Plan
 from fitroom.planning.room import room_of
-from fitroom.planning.variant import Variant
-from fitroom.remat.value import Remat
+from fitroom.planning.variant import ALLOWABLE, KEEPABLE, Variant, knobs_of
+from fitroom.recipe import Remat
 from sample_estimates import GIB, small_timeline
 from sample_plans import sample_plan
 from test_backend_contract import needs, run_checks

@@ -11,10 +11,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import KINDS, Moment, Timeline
 
 from fitroom.errors import InputError, MissingExtraError
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import KINDS, Moment, Timeline
 from fitroom.report.estimate.columns import MAX_COLUMNS, cut_columns, find_phase_bands
 from fitroom.report.save import save_estimate
 from fitroom.report.shared.palette import KIND_COLOURS

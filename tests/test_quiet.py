@@ -24,7 +24,7 @@ BROKEN = TALKING + "raise RuntimeError('built for another NumPy')"
 
 IMPORTING = """
 import contextlib
-from fitroom.backends.unheard import tensorflow_unheard
+from fitroom.backends.quiet_import import tensorflow_unheard
 with contextlib.suppress(RuntimeError), tensorflow_unheard():
     import tensorflow
     print(tensorflow.__spec__.loader.get_source("tensorflow") != "")

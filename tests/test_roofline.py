@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fitroom.cards.catalogue import all_cards, find_card
 
-from fitroom.estimating.cards import all_cards, find_card
-from fitroom.planning.roofline.factors import CLASSES, FEATURES, known_factors
-from fitroom.planning.roofline.step_time import StepTime
+from fitroom.planning.roofline.step_time import CLASSES, FEATURES, StepTime, known_factors
 from fitroom.planning.roofline.work import KINDS, Work
 from fitroom.remat.segment import Segment
 from test_backend_contract import needs, run_checks

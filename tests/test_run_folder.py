@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from fitroom.runs.folder import RunFolder
+from fitroom.runs.interrupts import Interrupts
+from fitroom.runs.writer import Cadence
 
 from fitroom.errors import InputError
-from fitroom.train.run.cadence import Cadence
-from fitroom.train.run.folder import RunFolder
-from fitroom.train.run.interrupts import Interrupts
 from small_disk import read_only, run_on, small_disk
 
 IDENTITY = {
@@ -173,7 +173,7 @@ def test_a_run_of_a_newer_fitroom_is_told(tmp_path):
 OPEN = """
 import sys
 from fitroom.errors import InputError
-from fitroom.train.run.folder import RunFolder
+from fitroom.runs.folder import RunFolder
 try:
     RunFolder.open(sys.argv[1], {"epochs": 1})
 except InputError as error:
@@ -201,7 +201,7 @@ def test_a_full_disk_at_the_start_is_told(tmp_path):
 FULL_ON_THE_WAY = """
 import sys
 from pathlib import Path
-from fitroom.train.run.folder import RunFolder
+from fitroom.runs.folder import RunFolder
 with RunFolder.open(sys.argv[1], {"epochs": 1}) as folder:
     folder.write_history({"loss": [0.5]})
     try:
@@ -226,7 +226,7 @@ def test_a_disk_that_fills_on_the_way_stops_nothing(tmp_path):
 
 HOLD = """
 import sys, time
-from fitroom.train.run.folder import RunFolder
+from fitroom.runs.folder import RunFolder
 folder = RunFolder.open(sys.argv[1], {"epochs": 1})
 print("held", flush=True)
 time.sleep(100)
@@ -248,7 +248,7 @@ def test_a_folder_in_use_is_refused_until_its_process_is_killed(tmp_path):
 
 HOLD_WITH_WORKER = """
 import multiprocessing, os, sys, time
-from fitroom.train.run.folder import RunFolder
+from fitroom.runs.folder import RunFolder
 folder = RunFolder.open(sys.argv[1], {"epochs": 1})
 worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100,), daemon=True)
 worker.start()
@@ -303,7 +303,7 @@ def test_the_history_is_json_for_any_tool(tmp_path):
 STOPPED = """
 import os, signal, sys, time
 from fitroom.errors import RunInterrupted
-from fitroom.train.run.interrupts import Interrupts
+from fitroom.runs.interrupts import Interrupts
 with Interrupts() as interrupted:
     print("ready", flush=True)
     while interrupted.signal_number is None:
@@ -369,7 +369,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone():
 
 WORKER = """
 import multiprocessing, os, signal, time
-from fitroom.train.run.interrupts import Interrupts
+from fitroom.runs.interrupts import Interrupts
 with Interrupts():
     worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100,))
     worker.start()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fitroom.runs.lock import FolderLock
 
 import fitroom
 from fitroom.errors import InputError
@@ -17,7 +18,6 @@ from fitroom.report.run.report import write_report
 from fitroom.report.run.words import format_title, judge_run
 from fitroom.report.shared.chart import Chart
 from fitroom.runs.readings import MAX_POINTS, thin_readings
-from fitroom.train.run.lock import FolderLock
 from sample_estimates import estimate_of, long_timeline
 from sample_plans import sample_plan
 from sample_runs import BEGUN, PEAK_BYTES, readings, run_facts, step_estimate, write_plain_run, write_run

@@ -6,8 +6,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-
-from fitroom.train.run.values import NotPlainError, decode, encode
+from fitroom.files.values import NotPlainError, decode, encode
 
 VALUE = {
     "numbers": [1, 2.5, True, None, "text", float("inf")],

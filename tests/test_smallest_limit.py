@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 import pytest
+from fitroom.cards.catalogue import find_card
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 
 from fitroom.errors import CompilerError
-from fitroom.estimating.cards import find_card
 from fitroom.estimating.smallest_limit import PRECISION, trace_under_smallest_limit
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
 
 MIB = 2**20
 PLAIN_BYTES, LEAST_BYTES = 1000 * MIB, 300 * MIB

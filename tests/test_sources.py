@@ -7,11 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+from fitroom.inputs import randomness, source_of, split_validation, unpack
+from fitroom.inputs.prefetch import prefetched
 
 from fitroom.errors import HostMemoryError, InputError
-from fitroom.train import randomness
-from fitroom.train.sources import source_of, split_validation, unpack
-from fitroom.train.sources.prefetch import prefetched
 from sample_sources import check_goes_on_exactly, trained
 from test_backend_contract import needs, run_checks, run_python
 
@@ -525,8 +524,8 @@ def test_tensorflow_is_not_imported_for_the_sake_of_data(backend, tmp_path):
 import sys
 import keras, numpy as np
 from fitroom.train import randomness
-from fitroom.train.sources import source_of
-from fitroom.train.sources.prefetch import prefetched
+from fitroom.inputs import source_of
+from fitroom.inputs.prefetch import prefetched
 
 class Dataset(keras.utils.PyDataset):
     def __len__(self):

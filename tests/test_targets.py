@@ -1,10 +1,10 @@
 import re
 
 import pytest
+from fitroom.cards.catalogue import Card, all_cards, find_card
+from fitroom.cards.targets import target_description
 
 from fitroom.errors import InputError
-from fitroom.estimating.cards import Card, all_cards, find_card
-from fitroom.estimating.targets import target_description
 
 GIB = 1024**3
 NVIDIA = [card for card in all_cards() if card.compute_capability is not None]

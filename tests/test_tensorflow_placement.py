@@ -19,13 +19,13 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fitroom.backends.prepared import prepared
-from fitroom.backends.tensorflow.jitted.placement import block_bytes
-from fitroom.backends.tensorflow.jitted.required import smallest_limit_bytes
-from fitroom.backends.tensorflow.lent_values import lent_values
-from fitroom.backends.tensorflow.step import training_step
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
+from fitroom.keras_model.prepared import prepared
+from fitroom.backends.tensorflow.trace.jitted.placement import block_bytes
+from fitroom.backends.tensorflow.trace.jitted.required import smallest_limit_bytes
+from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.step import training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.memory.step import StepRequest
 
 BATCH = 256
 

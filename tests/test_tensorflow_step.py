@@ -44,7 +44,7 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.choose import current_backend
-from fitroom.train.batch import Batch
+from fitroom.batch import Batch
 
 class OwnStep(keras.Sequential):
     def train_step(self, data):

@@ -5,9 +5,9 @@ from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
+from fitroom.memory.timeline import Buffer, Moment, Timeline
 from rich.console import Console, RenderableType
 
-from fitroom.estimating.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
 from fitroom.report.estimate.comparison import Refusal, render_comparison
 from fitroom.report.estimate.text import render_estimate_text

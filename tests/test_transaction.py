@@ -5,14 +5,13 @@ There a step takes half the memory where something is recomputed.
 
 import numpy as np
 import pytest
+from fitroom.batch import Batch
+from fitroom.events import Events
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.backends.fake.stepper import SAMPLE_BYTES, FakeStepper
 from fitroom.errors import FreshStart, OutOfMemoryError
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.events import Events
+from fitroom.recipe import Recipe, Remat
 from fitroom.train.sizing import FIRST_STRETCH, Sizing
 from fitroom.train.transaction import Transaction
 

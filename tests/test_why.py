@@ -4,16 +4,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from fitroom.cards.catalogue import find_card
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import find_card
 from fitroom.planning.memory import Memory
 from fitroom.planning.room import Room
 from fitroom.planning.search import Search
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
 from fitroom.planning.why import why_this
-from fitroom.remat.value import Remat
+from fitroom.recipe import Remat
 from sample_estimates import MIB, small_estimate
 
 FLOAT32, BFLOAT16 = Variant(precision="float32"), Variant(precision="mixed_bfloat16")
@@ -140,7 +140,7 @@ def test_what_a_guess_says_is_faster_is_named_where_no_estimate_could_be_spent_o
 
 
 def test_what_the_reasons_name_as_faster_is_on_the_frontier_and_faster_there(monkeypatch):
-    monkeypatch.setattr("fitroom.planning.choosing.CLEARLY_LESS", 0.5)  # most are nearly alike, and left out
+    monkeypatch.setattr("fitroom.planning.candidates.CLEARLY_LESS", 0.5)  # most are nearly alike, and left out
     search = search_of(seconds_of())
     chosen = search.run()
     assert "43 samples at once with nothing recomputed would be 1.3 % faster" in why_this(search, chosen)

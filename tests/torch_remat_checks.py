@@ -7,17 +7,17 @@ import keras
 import numpy as np
 import pytest
 import torch
+from fitroom.backends.torch.trace.platform import cpu
+from fitroom.backends.torch.trace.step import training_steps
+from fitroom.backends.torch.train.stepper import TorchStepper
+from fitroom.batch import Batch, cut_sizes
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import Recipe
-from fitroom.backends.prepared import prepared
-from fitroom.backends.torch.platform import cpu
-from fitroom.backends.torch.step import training_steps
-from fitroom.backends.torch.stepper import TorchStepper
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.train.batch import Batch, cut_sizes
 
 NUM_BLOCKS = 4
 IN_BLOCKS = fitroom.Remat(segments=[(f"conv{number}", f"add{number}") for number in range(NUM_BLOCKS)])

@@ -9,19 +9,19 @@ import keras
 import numpy as np
 import pytest
 import torch
+from fitroom.backends.torch.trace.platform import cpu
+from fitroom.backends.torch.trace.step import training_steps
+from fitroom.backends.torch.train import updates
+from fitroom.backends.torch.train.stepper import TorchStepper
+from fitroom.batch import Batch, cut_sizes
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import Recipe
-from fitroom.backends.prepared import prepared
-from fitroom.backends.torch import updates
-from fitroom.backends.torch.platform import cpu
-from fitroom.backends.torch.step import training_steps
-from fitroom.backends.torch.stepper import TorchStepper
 from fitroom.errors import ModelError, StateLostError
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
-from fitroom.train.batch import Batch, cut_sizes
 from step_cases import FIRST, compiled, dense, dense_batch, state_of
 from step_checks import OwnStep, assert_close, assert_identical, trained_by_keras
 from torch_trace_checks import convolutions_with_shortcuts, dense_with_shortcuts

@@ -11,17 +11,18 @@ import keras
 import numpy as np
 import pytest
 import torch
+from fitroom.backends.torch.trace.cuda.reductions import scratch_bytes
+from fitroom.backends.torch.trace.platform import cpu
+from fitroom.backends.torch.trace.step import training_steps
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.memory.step import StepRequest
 from keras import layers
 
 import fitroom
 from fitroom import BackendError, InputError, ModelError, Recipe
-from fitroom.backends.prepared import prepared
-from fitroom.backends.torch import measured, trace
-from fitroom.backends.torch.kernels.reductions import scratch_bytes
-from fitroom.backends.torch.platform import cpu
-from fitroom.backends.torch.step import training_steps
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
+from fitroom.backends.torch.trace import estimate as trace
+from fitroom.backends.torch.trace import measure as measured
 from sample_models import ADAM_AND_LOSS, SIZE, classifier
 
 MIB = 1024**2

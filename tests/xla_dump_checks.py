@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fitroom.backends.jax.trace.attribution import JaxScopes
+from fitroom.memory.timeline import NO_LAYER
 
-from fitroom.backends.jax.scope import JaxScopes
 from fitroom.backends.xla.argument import Argument
 from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import Value, dumped_bytes, read_dump
 from fitroom.backends.xla.origin import Origins
-from fitroom.estimating.timeline import NO_LAYER
 
 SCOPES = JaxScopes(layer_names=frozenset({"conv", "relu", "inner"}), training=True)
 ARGUMENTS = (

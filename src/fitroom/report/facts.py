@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import context_bytes
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import context_bytes
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.report.shared.templates import render
 from fitroom.units import format_bytes

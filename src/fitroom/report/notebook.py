@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
 from fitroom.report.estimate import words as estimate_words

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fitroom.errors import InputError
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
 from fitroom.report.estimate.figure import ALONE, draw_estimate
 from fitroom.report.estimate.page import render_estimate_page

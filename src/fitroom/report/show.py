@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from fitroom.budget import Budget
-from fitroom.estimating.cards import Card
-from fitroom.estimating.result import Estimate
+from fitroom.cards.catalogue import Card
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.result import Plan
 from fitroom.report import notebook

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
-from fitroom.estimating.timeline import KINDS, PHASES, Kind, Moment, Phase, Timeline
+from fitroom.memory.timeline import KINDS, PHASES, Kind, Moment, Phase, Timeline
 
 MAX_COLUMNS = 800
 _MAX_BAND_CELLS = 60

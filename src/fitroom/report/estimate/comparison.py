@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report.estimate.words import format_shared_headline
 from fitroom.report.shared.sheet import Sheet
 from fitroom.report.shared.words import format_backend

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import PHASES, Kind
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import PHASES, Kind
 from fitroom.report.estimate import words
 from fitroom.report.estimate.columns import Columns, PhaseBand, cut_columns, find_phase_bands
 from fitroom.report.shared.canvas import FileFormat, make_size_ticks, paint_figure

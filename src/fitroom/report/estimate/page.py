@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fitroom import __version__
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Kind
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Kind
 from fitroom.report.estimate import words
 from fitroom.report.estimate.columns import cut_columns
 from fitroom.report.estimate.figure import NARROW, WIDE, Layout, draw_estimate

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from fitroom.estimating.result import Estimate
+from fitroom.memory.estimate import Estimate
 from fitroom.report.estimate import words
 from fitroom.report.shared.sheet import Sheet
 from fitroom.units import format_bytes

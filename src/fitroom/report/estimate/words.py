@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Phase
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Phase
 from fitroom.report.shared.words import format_backend, shorten_middle
 from fitroom.units import format_bytes
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from fitroom.planning.choosing import FEW_SAMPLES
-from fitroom.planning.option import Change, Option
+from fitroom.planning.candidates import FEW_SAMPLES
+from fitroom.planning.option import Change, Option, Speed
 from fitroom.planning.result import Plan
-from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
 from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes

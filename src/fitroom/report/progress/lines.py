@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Self
 
+from fitroom.files.json_lines import finite
 from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
-from fitroom.train.run.json_lines import finite
 from fitroom.units import used_of
 
 _SECONDS_BETWEEN = 30.0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fitroom.remat.value import Remat
+from fitroom.recipe import Remat
 from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
 

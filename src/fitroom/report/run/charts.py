@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fitroom.estimating.result import Estimate
-from fitroom.estimating.timeline import Moment
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.timeline import Moment
 from fitroom.report.estimate.columns import cut_columns, find_phase_bands
 from fitroom.report.estimate.words import format_peak_place
 from fitroom.report.plan.chart import make_frontier_chart

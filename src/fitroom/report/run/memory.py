@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from fitroom.cards.catalogue import find_card
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import find_card
 from fitroom.report.estimate.page import find_largest_layer, list_kinds
 from fitroom.report.estimate.words import format_method, format_peak_place
 from fitroom.report.run.charts import make_memory_charts

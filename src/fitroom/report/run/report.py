@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fitroom.files.durable import written_whole
 from fitroom.report.run.page import render_run_page
 from fitroom.report.shared.templates import render
+from fitroom.runs.place import not_writable
 from fitroom.runs.run import Report, Run, open_run
-from fitroom.train.run.durable import written_whole
-from fitroom.train.run.place import not_writable
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -1,6 +1,6 @@
 """The colours of figures and pages, the same in every one of them."""
 
-from fitroom.estimating.timeline import Kind, Phase
+from fitroom.memory.timeline import Kind, Phase
 
 # Paul Tol's "bright" scheme: told apart with every common colour blindness, on white and on black.
 KIND_COLOURS: dict[Kind, str] = {
