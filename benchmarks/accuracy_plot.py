@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from matplotlib.figure import Figure
 
 from figures import COLUMNS, compared
-from fitroom.report.palette import INK, LINE, MUTED, PAPER
+from fitroom.report.shared.palette import INK, LINE, MUTED, PAPER
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "accuracy.svg"
 _MARKS = {

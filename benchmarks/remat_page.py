@@ -152,7 +152,7 @@ def of_prediction(line: Line | None) -> str:
 
 def draw(measured: dict[Key, Line]) -> None:
     """The curve of one model: each budget a point."""
-    from fitroom.report.palette import INK
+    from fitroom.report.shared.palette import INK
 
     points = [
         (line, key[3])
@@ -172,7 +172,7 @@ def draw(measured: dict[Key, Line]) -> None:
 
 def draw_curves(predicted: dict[Key, Line], measured: dict[Key, Line]) -> None:
     """The predicted curves of all models, and what was measured of them."""
-    from fitroom.report.palette import GROUP_COLOURS
+    from fitroom.report.shared.palette import GROUP_COLOURS
 
     figure, axes = chart(
         "Batch 64, float32 on JAX, H200: predicted, and measured (hollow)", "peak, of none", "time of a step, of none"
@@ -196,7 +196,7 @@ def chart(title: str, across: str, up: str) -> tuple[Any, Any]:
     """An empty one in our colours."""
     from matplotlib.figure import Figure
 
-    from fitroom.report.palette import INK, LINE, MUTED, PAPER
+    from fitroom.report.shared.palette import INK, LINE, MUTED, PAPER
 
     figure = Figure(figsize=(7.2, 4.0), facecolor=PAPER, layout="constrained")
     axes = figure.add_subplot(facecolor=PAPER)

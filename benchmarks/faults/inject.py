@@ -25,7 +25,7 @@ LIVES = {
     "scan": ("fitroom.data.scan", "look_at"),
     "evaluate": ("fitroom.classify.evaluation", "evaluate"),
     "export": ("fitroom.classify.evaluation", "publish"),
-    "report": ("fitroom.report.run_page", "write_report"),
+    "report": ("fitroom.report.run.report", "write_report"),
     "checkpoint": ("fitroom.runs.checkpoint", "_write_one"),
     "save": ("fitroom.files.durable", "_save"),
 }

@@ -11,7 +11,7 @@ from fitroom.backends.choose import current_backend
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
 from fitroom.events import listening
-from fitroom.report.progress_words import event_text
+from fitroom.report.progress.words import format_event
 from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
 from fitroom.watch.recorder import Recorder
@@ -150,8 +150,8 @@ def test_out_of_memory_shows_at_its_batch_and_in_the_readings_after_it(tmp_path,
     heard = Heard()
     with listening(heard.event):
         trained(tmp_path, model=model, epochs=1)
-    assert [event_text(event) for event in heard.events] == [
-        "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch done again"
+    assert [format_event(event) for event in heard.events] == [
+        "out of memory at batch 1 of epoch 1: micro-batch 16 to 8, batch repeated"
     ]
     assert {reading["micro_batch"] for reading in lines(tmp_path)} == {8}
 

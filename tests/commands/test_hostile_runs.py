@@ -18,11 +18,11 @@ from fitroom.errors import InputError
 from fitroom.files.archive import DamagedError, read_archive
 from fitroom.keras_model.loading.keras_archive import LARGEST_TEXT_BYTES, damage_of
 from fitroom.keras_model.loading.keras_file import read_model
-from fitroom.report.run_page import run_page
-from fitroom.report.run_record import open_run
+from fitroom.report.run.page import render_run_page
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.lock import FolderLock, is_locked, take_lock
 from fitroom.runs.place import read_run
+from fitroom.runs.run import open_run
 from picture_runs import environment
 from sample_runs import write_run
 
@@ -163,7 +163,7 @@ def refused(look, run):
 
 
 def _report(run):
-    run_page(open_run(run))
+    render_run_page(open_run(run))
 
 
 def _resume(run):

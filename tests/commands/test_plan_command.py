@@ -98,7 +98,7 @@ def test_a_plan_is_printed_as_json_saved_and_drawn(run, folder):
     plan = Plan.load(folder / "plan.json")
     assert json.loads(json.dumps(plan.to_dict())) == found
     assert len(plan.frontier) > 1
-    assert f"{plan.micro_batch} samples at once" in (folder / "plan.html").read_text()
+    assert f"micro-batch {plan.micro_batch}" in (folder / "plan.html").read_text()
 
 
 def test_a_budget_that_nothing_fits_names_the_smallest_and_a_card(run):

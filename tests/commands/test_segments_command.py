@@ -31,7 +31,7 @@ def test_segments_reads_well_and_refuses_a_budget_that_cannot_be(tmp_path):
     done = run_segments("mobilenetv2", "--image-size", "96")
     assert done.returncode == 0, done.stderr
     assert "mobilenetv2" in done.stdout
-    assert "Computed again:" in done.stdout
+    assert "Recomputed:" in done.stdout
     refused = run_segments("mobilenetv2", "--image-size", "96", "--remat", "40MiB")
     assert refused.returncode == 1
     assert "The smallest possible is about" in refused.stderr

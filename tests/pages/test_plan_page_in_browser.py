@@ -7,7 +7,7 @@ import pytest
 
 from browser_pages import COLOURS, HOSTILE, Opened
 from fitroom.recipe import Recipe
-from fitroom.report.plan_plot import save_plan_plot
+from fitroom.report.save import save_plan
 from sample_estimates import GIB
 from sample_plans import ROUNDED, option_of, sample_plan
 
@@ -15,7 +15,7 @@ from sample_plans import ROUNDED, option_of, sample_plan
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.html"
-    save_plan_plot(sample_plan(model=HOSTILE[0], notes=HOSTILE), path)
+    save_plan(sample_plan(model=HOSTILE[0], notes=HOSTILE), path)
     return path
 
 
@@ -33,7 +33,7 @@ def test_the_pointer_and_the_arrow_keys_say_recipe_memory_and_changes(browser, p
         opened.chart("frontier").focus()
         opened.page.keyboard.press("ArrowRight")
         shown = opened.tooltip("frontier")
-        assert shown["title"] == ["64 samples at once, float32, blocks recomputed"]
+        assert shown["title"] == ["micro-batch 64, float32, blocks recomputed"]
         assert shown["lines"] == [" recomputed  300 / s"]
         after = "canvas => Chart.getChart(canvas).tooltip.afterBody"
         details = ["needs 2.00 GiB, interpolated", "changes batch statistics"]

@@ -16,9 +16,9 @@ import sample_estimates
 from fitroom.errors import InputError, MissingExtraError
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import KINDS, Moment, Timeline
-from fitroom.report.columns import MAX_COLUMNS, columns, phase_bands
-from fitroom.report.palette import KIND_COLOURS
-from fitroom.report.plot import save_plot
+from fitroom.report.estimate.columns import MAX_COLUMNS, cut_columns, find_phase_bands
+from fitroom.report.save import save_estimate
+from fitroom.report.shared.palette import KIND_COLOURS
 from sample_estimates import GIB, MIB, estimate_of, estimate_of_layers, long_timeline, small_estimate, small_timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 
 def saved(estimate: Estimate, path: Path) -> bytes:
-    save_plot(estimate, path)
+    save_estimate(estimate, path)
     assert list(path.parent.iterdir()) == [path], "something was left beside it"
     return path.read_bytes()
 
@@ -154,7 +154,7 @@ def test_a_long_step_gives_a_small_file_with_its_exact_peak(tmp_path):
 
 def test_columns_keep_every_maximum_and_the_peak():
     timeline = long_timeline(30_001)
-    cut = columns(timeline)
+    cut = cut_columns(timeline)
     assert len(cut.shown) == MAX_COLUMNS
     assert (cut.edges[0], cut.edges[-1]) == (0, 30_001)
     assert timeline.peak_moment in cut.shown
@@ -164,14 +164,14 @@ def test_columns_keep_every_maximum_and_the_peak():
 
 
 def test_a_short_step_has_a_column_for_each_moment():
-    cut = columns(small_timeline())
+    cut = cut_columns(small_timeline())
     assert cut.shown == (0, 1, 2, 3, 4, 5)
     assert cut.bytes_of["activations"] == (2 * GIB, 2 * GIB + 1280 * MIB, 2 * GIB + 1280 * MIB, 2 * GIB, 0, 0)
     assert "other" not in cut.bytes_of
 
 
 def test_phase_bands_leave_out_what_is_unknown():
-    bands = [(band.phase, band.first, band.end) for band in phase_bands(small_timeline())]
+    bands = [(band.phase, band.first, band.end) for band in find_phase_bands(small_timeline())]
     assert bands == [("forward", 0, 2), ("backward", 2, 4), ("update", 4, 5)]
 
 
@@ -180,7 +180,7 @@ def test_phase_bands_go_by_the_majority():
         Moment(name="op", layer=None, phase="update" if at % 5 == 0 else "forward" if at < 300 else "backward")
         for at in range(600)
     )
-    bands = phase_bands(Timeline(buffers=(), moments=mixed))
+    bands = find_phase_bands(Timeline(buffers=(), moments=mixed))
     assert [(band.phase, band.first, band.end) for band in bands] == [("forward", 0, 300), ("backward", 300, 600)]
 
 
@@ -188,14 +188,14 @@ def test_phases_are_read_once_and_in_the_order_they_run():
     """A compiler puts statistics and metrics of the forward pass last."""
     phases = ["forward"] * 300 + ["backward"] * 440 + ["update"] * 10 + ["forward"] * 60
     moments = tuple(Moment(name="op", layer=None, phase=phase) for phase in phases)
-    bands = phase_bands(Timeline(buffers=(), moments=moments))
+    bands = find_phase_bands(Timeline(buffers=(), moments=moments))
     assert [(band.phase, band.first, band.end) for band in bands] == [
         ("forward", 0, 300),
         ("backward", 300, 740),
         ("update", 740, 810),
     ]
     twice = (moments[:740]) * 2  # two micro-batches
-    bands = phase_bands(Timeline(buffers=(), moments=twice))
+    bands = find_phase_bands(Timeline(buffers=(), moments=twice))
     assert [band.phase for band in bands] == ["forward", "backward", "forward", "backward"]
 
 
@@ -264,7 +264,7 @@ def test_hover_data_holds_each_operation_with_its_bytes(tmp_path):
 @pytest.mark.parametrize("name", ["step.pdf", "step", "step.svg.gz"])
 def test_other_suffixes_are_refused_with_the_three_that_work(tmp_path, name):
     with pytest.raises(InputError, match=re.escape(".svg, .png or .html")) as caught:
-        save_plot(small_estimate(), tmp_path / name)
+        save_estimate(small_estimate(), tmp_path / name)
     assert name in caught.value.message
     assert list(tmp_path.iterdir()) == []
 
@@ -275,14 +275,14 @@ def test_suffix_is_read_without_case(tmp_path):
 
 def test_missing_folder_is_named(tmp_path):
     with pytest.raises(InputError, match="folder that is there") as caught:
-        save_plot(small_estimate(), tmp_path / "no" / "step.svg")
+        save_estimate(small_estimate(), tmp_path / "no" / "step.svg")
     assert str(tmp_path / "no") in (caught.value.hint or "")
 
 
 def test_unwritable_place_is_said_and_nothing_is_left_behind(tmp_path):
     (tmp_path / "step.svg").mkdir()
     with pytest.raises(InputError, match="could not be written") as caught:
-        save_plot(small_estimate(), tmp_path / "step.svg")
+        save_estimate(small_estimate(), tmp_path / "step.svg")
     assert str(tmp_path / "step.svg") in caught.value.message
     assert list(tmp_path.iterdir()) == [tmp_path / "step.svg"]
 
@@ -290,7 +290,7 @@ def test_unwritable_place_is_said_and_nothing_is_left_behind(tmp_path):
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match="matplotlib") as caught:
-        save_plot(small_estimate(), tmp_path / "step.svg")
+        save_estimate(small_estimate(), tmp_path / "step.svg")
     assert caught.value.hint == "pip install 'fitroom[plot]'"
 
 
@@ -300,11 +300,11 @@ import sys; sys.path.insert(0, {str(Path(sample_estimates.__file__).parent)!r})
 from pathlib import Path
 import sample_estimates
 from sample_estimates import small_estimate
-from fitroom.report.plot import save_plot
+from fitroom.report.save import save_estimate
 assert "matplotlib" not in sys.modules
 import matplotlib
 matplotlib.rcParams["font.size"] = 33
-save_plot(small_estimate(), Path({str(tmp_path / "step.svg")!r}))
+save_estimate(small_estimate(), Path({str(tmp_path / "step.svg")!r}))
 assert matplotlib.rcParams["font.size"] == 33
 assert matplotlib.rcParams["svg.fonttype"] == "path"
 assert "matplotlib.pyplot" not in sys.modules

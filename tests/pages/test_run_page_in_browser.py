@@ -7,7 +7,7 @@ import pytest
 
 from browser_pages import COLOURS, HOSTILE, Opened
 from fitroom.planning.option import Change
-from fitroom.report.run_page import write_report
+from fitroom.report.run.report import write_report
 from sample_plans import sample_plan
 from sample_runs import write_plain_run, write_run
 
@@ -31,7 +31,7 @@ def test_it_opens_without_a_complaint_and_asks_for_nothing(browser, report):
         opened.page.wait_for_load_state("networkidle")
         assert opened.complaints == []
         assert [url for url in opened.requests if not url.startswith("data:image/")] == [report.as_uri()]
-        assert "Trained: 90.7 % right on 772 pictures" in opened.page.inner_text("h1")
+        assert "Trained: accuracy 90.7 % on 772 held-out images" in opened.page.inner_text("h1")
 
 
 def test_every_chart_is_drawn_in_the_colours_of_its_series(browser, report):
@@ -55,8 +55,8 @@ def test_pointing_at_a_chart_shows_the_values_there(browser, report):
         assert re.fullmatch(r"in use  \d\.\d\d GiB", shown["footer"][0])
         opened.chart("memory").hover()
         shown = opened.tooltip("memory")
-        assert shown["lines"][1] == " peak since the reading before  7.41 GiB"
-        assert re.fullmatch(r"6 minutes, epoch \d, batch \d+, 64 at once", shown["title"][0])
+        assert shown["lines"][1] == " peak since the previous reading  7.41 GiB"
+        assert re.fullmatch(r"6 minutes, epoch \d, batch \d+, micro-batch 64", shown["title"][0])
 
 
 def test_the_plan_shows_what_there_was_to_choose_from(browser, report):
@@ -120,7 +120,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_words_for_every_picture(br
         for role in ("banner", "main", "navigation", "contentinfo"):
             assert page.get_by_role(role).count() == 1
         assert page.get_by_role("heading", level=1).count() == 1
-        assert page.get_by_role("region", name="What it mistakes").count() == 1
+        assert page.get_by_role("region", name="Mistakes").count() == 1
         assert page.get_by_role("img", name=re.compile("^Loss. Training: from 1.58 to 0.212,")).count() == 1
         assert page.locator("img:not([alt])").count() == 0
         assert page.locator("th:not([scope])").count() == 0

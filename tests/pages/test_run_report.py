@@ -11,20 +11,20 @@ import pytest
 
 import fitroom
 from fitroom.errors import InputError
-from fitroom.report import run_page
-from fitroom.report.run_chart import Chart
-from fitroom.report.run_charts import MAX_STEP_COLUMNS, memory_charts, training_charts
-from fitroom.report.run_page import write_report
-from fitroom.report.run_readings import MAX_POINTS, thinned
-from fitroom.report.run_words import title, verdict
+from fitroom.report import shared
+from fitroom.report.run.charts import MAX_STEP_COLUMNS, make_memory_charts, make_training_charts
+from fitroom.report.run.report import write_report
+from fitroom.report.run.words import format_title, judge_run
+from fitroom.report.shared.chart import Chart
 from fitroom.runs.lock import FolderLock
+from fitroom.runs.readings import MAX_POINTS, thin_readings
 from sample_estimates import estimate_of, long_timeline
 from sample_plans import sample_plan
 from sample_runs import BEGUN, PEAK_BYTES, readings, run_facts, step_estimate, write_plain_run, write_run
 
-ASSETS = Path(run_page.__file__).parent / "assets"
-SECTIONS = ["training", "memory", "mistakes", "pictures", "classes", "recipe", "plan"]
-SECTIONS += ["events", "skipped", "again", "versions"]
+ASSETS = Path(shared.__file__).parent / "assets"
+SECTIONS = ["training", "memory", "mistakes", "images", "classes", "recipe", "plan"]
+SECTIONS += ["events", "skipped", "commands", "versions"]
 
 
 def page_of(folder: Path) -> str:
@@ -44,35 +44,33 @@ def change_facts(folder: Path, **facts: object) -> None:
 
 def charts_of(folder: Path) -> dict[str, Chart]:
     run = fitroom.open_run(folder)
-    return {chart.key: chart for chart in [*training_charts(run), *memory_charts(run)]}
+    return {chart.key: chart for chart in [*make_training_charts(run), *make_memory_charts(run)]}
 
 
 def test_a_finished_run_is_told_in_one_sentence(tmp_path):
     run = fitroom.open_run(write_run(tmp_path))
-    assert str(verdict(run)) == (
-        "Trained: 90.7 % right on 772 pictures it never saw in training. In 7.41 of 8.00 GiB, 12 minutes."
-    )
-    assert verdict(run).tone == "good"
-    assert title(run) == "xception on my flowers"
+    assert str(judge_run(run)) == ("Trained: accuracy 90.7 % on 772 held-out images. In 7.41 of 8.00 GiB, 12 minutes.")
+    assert judge_run(run).tone == "good"
+    assert format_title(run) == "xception on my flowers"
 
 
 def test_a_model_that_only_guesses_is_not_praised(tmp_path):
     write_run(tmp_path, classes=["a", "b"])
     data = json.loads((tmp_path / "results.json").read_text())
     (tmp_path / "results.json").write_text(json.dumps(data | {"confusion": [[7, 0], [5, 0]]}))
-    said = verdict(fitroom.open_run(tmp_path))
-    assert said.sentence.startswith("Naming the most frequent class every time would do as well.")
+    said = judge_run(fitroom.open_run(tmp_path))
+    assert said.sentence.startswith("Always predicting the most frequent class would do as well.")
     assert said.tone == "plain"
 
 
 def test_a_whole_run_has_every_section(tmp_path):
     page = page_of(write_run(tmp_path))
     assert sections_of(page) == SECTIONS
-    assert "The peak was as predicted; the micro-batch changed on the way (80, 64)" in page
+    assert "The peak was as predicted; the micro-batch changed during the run (80, 64)" in page
     assert "7.35 GiB, which is the largest part that fits the budget" in page
     assert "--budget 8GiB --run-dir runs/a</code>" in page
-    assert "fitroom train &#x27;my flowers/&#x27;" in page
-    assert f"fitroom predict {tmp_path} picture.jpg" in page
+    assert "fitroom train &#39;my flowers/&#39;" in page
+    assert f"fitroom predict {tmp_path} image.jpg" in page
     assert "cut short: the file ends within the picture" in page
     assert "keras 3.15.1" in page
     assert "<dt>recomputed</dt><dd>blocks</dd>" in page
@@ -101,7 +99,7 @@ def test_a_run_of_fit_shows_the_plan_that_it_kept(tmp_path):
         ("job.json", {"classes", "plan"}),
         ("estimate.json", set()),
         ("readings.jsonl", set()),
-        ("results.json", {"mistakes", "pictures"}),
+        ("results.json", {"mistakes", "images"}),
         ("skipped.jsonl", {"skipped"}),
     ],
 )
@@ -119,12 +117,12 @@ def test_a_page_is_made_whatever_file_is_missing_or_damaged(tmp_path, file, gone
         assert set(sections_of(page)) == set(SECTIONS)
     else:
         assert set(sections_of(page)) == set(SECTIONS) - gone
-    assert (f"{file} is there but cannot be read." in page) == (way != "missing" and not is_lines)
+    assert (f"{file} exists but cannot be read." in page) == (way != "missing" and not is_lines)
 
 
 def test_a_run_of_fit_alone_has_a_page_too(tmp_path):
     page = page_of(write_plain_run(tmp_path))
-    assert sections_of(page) == ["training", "recipe", "events", "again", "versions"]
+    assert sections_of(page) == ["training", "recipe", "events", "commands", "versions"]
     assert "Trained: accuracy 89.4 % in validation after 10 epochs." in page
     assert "keras.saving.load_model" in page
     assert "No readings of memory and speed were kept." in page
@@ -135,25 +133,25 @@ def test_a_run_that_was_killed_says_how_to_go_on(tmp_path):
     change_facts(tmp_path, state="running", epochs=30)
     run = fitroom.open_run(tmp_path)
     assert run.state == "stopped"
-    assert verdict(run).headline == "Stopped before the end: 10 of 30 epochs done."
-    assert "in 7.41 of 8.00 GiB, 12 minutes" in verdict(run).sentence
-    assert verdict(run).sentence.endswith("The same command again goes on from the last checkpoint.")
+    assert judge_run(run).headline == "Stopped before the end: 10 of 30 epochs done."
+    assert "in 7.41 of 8.00 GiB, 12 minutes" in judge_run(run).sentence
+    assert judge_run(run).sentence.endswith("Run the same command again to resume from the last checkpoint.")
 
 
 def test_an_interrupted_run_and_the_reason_of_a_failure_are_said(tmp_path):
     write_plain_run(tmp_path, state="interrupted")
     with open(tmp_path / "log.jsonl", "a") as file:
         file.write('{"kind": "failed", "message": "The disk is full."}\n')
-    assert str(verdict(fitroom.open_run(tmp_path))) == (
+    assert str(judge_run(fitroom.open_run(tmp_path))) == (
         "Interrupted: 10 of 10 epochs done. The disk is full. So far: loss 0.212. "
-        "The same call again goes on from the last checkpoint."
+        "Make the same call again to resume from the last checkpoint."
     )
 
 
 def test_a_run_under_way_is_told_from_one_that_was_killed(tmp_path):
     write_plain_run(tmp_path, state="running")
     lock = FolderLock(tmp_path / "lock")
-    assert verdict(fitroom.open_run(tmp_path)).headline == "Training: 10 of 10 epochs done so far."
+    assert judge_run(fitroom.open_run(tmp_path)).headline == "Training: 10 of 10 epochs done so far."
     lock.release()
     assert fitroom.open_run(tmp_path).state == "stopped"
 
@@ -222,7 +220,7 @@ def test_many_readings_become_few_points_and_no_peak_is_lost():
     count = 30_000
     spiked = ({**one, "peak_bytes": 9_000_000_000} if i == 23_777 else one for i, one in enumerate(readings(count)))
     tracemalloc.start()
-    found = thinned(spiked)
+    found = thin_readings(spiked)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert MAX_POINTS // 2 < len(found.points) <= MAX_POINTS
@@ -316,7 +314,7 @@ def test_the_library_of_charts_is_the_one_that_is_named():
 
 def test_in_a_notebook_a_run_and_its_report_show_themselves(tmp_path):
     run = fitroom.open_run(write_run(tmp_path, classes=["<b>", "b", "c"]))
-    assert "right on" in run._repr_html_()
+    assert "held-out images" in run._repr_html_()
     report = run.report()
     assert report.path == tmp_path / "report.html"
     shown = report._repr_html_()

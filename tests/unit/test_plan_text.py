@@ -14,12 +14,12 @@ from fitroom.planning.cards import CardPlan
 from fitroom.planning.option import Speed
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
-from fitroom.report.notebook import plan_html
-from fitroom.report.plain import plain_text
-from fitroom.report.plan_cards import cards_table
-from fitroom.report.plan_plot import save_plan_plot
-from fitroom.report.plan_text import plan_text
-from fitroom.report.plan_words import shown_options
+from fitroom.report.notebook import render_plan
+from fitroom.report.plan.cards import render_cards_table
+from fitroom.report.plan.text import render_plan_text
+from fitroom.report.plan.words import select_options
+from fitroom.report.save import save_plan
+from fitroom.report.shared.sheet import render_plain
 from sample_estimates import GIB
 from sample_plans import RECOMPUTED, ROUNDED, cut_to, option_of, sample_plan
 from shown_text import shown
@@ -35,10 +35,10 @@ Memory
   needs at least  6.25 GiB   78.1 %  ███████████████████████████████▎
   stays free      1.75 GiB   21.9 %  ████████▊
   budget          8.00 GiB  100.0 %  ████████████████████████████████████████
-  At least 245.8 MiB stay free on purpose.
+  A reserve of at least 245.8 MiB stays free.
 
 Speed
-  400 samples a second, 0.64 s a step of 256, by the roofline of the card
+  400 samples a second, 0.64 s a step of 256, predicted, not measured
 
 What it changes about the result
   recomputed  none → 1 segment  changes nothing
@@ -47,36 +47,36 @@ Why
   The fastest recipe that fits into 8 GiB keeps the batch whole and computes one segment again;
   without that it would take 20 GiB.
 
-What there is to choose from
-       at                  needs   samples
-     once  recomputed   at least  a second  changes  memory is     fits
-      256  nothing     20.00 GiB       500  nothing  interpolated  no
-  ▸   256  1 segment    6.25 GiB       400  nothing  confirmed     yes
-      256  blocks       4.00 GiB       350  nothing  interpolated  yes
+Alternatives
+     micro-                  needs   samples
+      batch  recomputed   at least  a second  changes  memory is     fits
+        256  nothing     20.00 GiB       500  nothing  interpolated  no
+  ▸     256  1 segment    6.25 GiB       400  nothing  confirmed     yes
+        256  blocks       4.00 GiB       350  nothing  interpolated  yes
   and 1 more: --all-recipes shows them, plan.frontier has them
 
-If memory runs out all the same
-  blocks recomputed with whole batches; then blocks recomputed with 128 samples at once; then blocks
-  recomputed with 64 samples at once
+If memory runs out anyway
+  blocks recomputed with whole batches; then blocks recomputed with micro-batch 128; then blocks
+  recomputed with micro-batch 64
 
 Notes
   - The card was not here: its speed is from its datasheet.
 """
 
 CHOICE_AT_60_COLUMNS_IN_ASCII = """\
-What there is to choose from
-      at                 needs  samples
-    once recomputed   at least a second changes fits
-     256 nothing    ~20.00 GiB      500 nothing no
-  *  256 1 segment    6.25 GiB      400 nothing yes
-     256 blocks      ~4.00 GiB      350 nothing yes
+Alternatives
+    micro-                 needs  samples
+     batch recomputed   at least a second changes fits
+       256 nothing    ~20.00 GiB      500 nothing no
+  *    256 1 segment    6.25 GiB      400 nothing yes
+       256 blocks      ~4.00 GiB      350 nothing yes
   and 1 more: --all-recipes shows them, plan.frontier has
   them
   ~ is interpolated, the others are confirmed
 """
 
 CHOICE_AT_44_COLUMNS = """\
-What there is to choose from
+Alternatives
   - whole batches, float32
     20.00 GiB (interpolated), 500 samples a
     second, changes nothing, does NOT fit
@@ -90,16 +90,16 @@ CARDS_AT_80_COLUMNS = """\
 tiny, batch 256, float32
 2 of 3 cards can, the smallest is T4, the smallest with whole batches H200
 
-                                                                samples
-card              memory        recipe                         a second
+                                                                    samples
+card              memory        recipe                             a second
 GTX 1060 3GB    3.00 GiB  no    nothing fits in 2.21 GiB
-T4             15.00 GiB  fits  64 at once, blocks recomputed       300
-H200          140.40 GiB  fits  whole batches                       500
+T4             15.00 GiB  fits  micro-batch 64, blocks recomputed       300
+H200          140.40 GiB  fits  whole batches                           500
 """
 
 
 def long_frontier() -> Plan:
-    """All even parts of a batch of 100, in 1 GiB a sample; 10 at once is the chosen one."""
+    """All even parts of a batch of 100, in 1 GiB a sample; micro-batch 10 is the chosen one."""
     sizes = sorted({-(-100 // parts) for parts in range(1, 101)}, reverse=True)
     recipes = [Recipe(micro_batch=size, precision="mixed_bfloat16") for size in sizes]
     frontier = [option_of(recipe, recipe.micro_batch * GIB, 100.0, ROUNDED, cut_to(10)) for recipe in recipes]
@@ -108,7 +108,7 @@ def long_frontier() -> Plan:
 
 
 def test_whole_plan_at_100_columns_in_a_terminal_and_by_print():
-    assert shown(plan_text(sample_plan()), width=100) == AT_100_COLUMNS
+    assert shown(render_plan_text(sample_plan()), width=100) == AT_100_COLUMNS
     assert str(sample_plan()) + "\n" == AT_100_COLUMNS
 
 
@@ -121,15 +121,15 @@ def test_colour_carries_nothing_that_the_words_do_not():
 
 
 def test_the_choice_is_brief_in_a_narrow_terminal_and_in_words_in_a_narrower_one():
-    assert CHOICE_AT_60_COLUMNS_IN_ASCII in shown(plan_text(sample_plan()), width=60, encoding="ascii")
-    assert CHOICE_AT_44_COLUMNS in shown(plan_text(sample_plan()), width=44)
+    assert CHOICE_AT_60_COLUMNS_IN_ASCII in shown(render_plan_text(sample_plan()), width=60, encoding="ascii")
+    assert CHOICE_AT_44_COLUMNS in shown(render_plan_text(sample_plan()), width=44)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize("width", [24, 40, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal_in_any_encoding(width, encoding):
     for plan in (sample_plan(model="层/[bold]é"), long_frontier()):
-        assert max(map(len, shown(plan_text(plan), width, encoding).splitlines())) <= width
+        assert max(map(len, shown(render_plan_text(plan), width, encoding).splitlines())) <= width
 
 
 def test_every_kind_of_recipe_has_a_column_where_it_differs():
@@ -137,8 +137,8 @@ def test_every_kind_of_recipe_has_a_column_where_it_differs():
         option_of(Recipe(precision="float32", jit=False), 7 * GIB, 90.0),
         option_of(Recipe(precision="mixed_bfloat16", jit=True, micro_batch=32), 3 * GIB, None, ROUNDED, cut_to(32)),
     )
-    text = plain_text(plan_text(sample_plan(frontier=options), all_recipes=True))
-    assert "  once  precision       jit     at least  a second  changes" in text
+    text = render_plain(render_plan_text(sample_plan(frontier=options), all_recipes=True))
+    assert "  batch  precision       jit     at least  a second  changes" in text
     assert " 32  mixed_bfloat16  jit     3.00 GiB   unknown  rounding, statistics  interpolated  yes" in text
     assert "recomputed   at least" not in text
 
@@ -149,7 +149,9 @@ def test_the_chosen_recipe_stands_between_its_neighbours_and_the_next_fallback()
     shown_rows = re.findall(rows, str(plan), re.MULTILINE)
     assert shown_rows == ["12", "10", "9", "5"]
     assert f"and {len(plan.frontier) - 4} more: --all-recipes" in str(plan)
-    assert len(re.findall(rows, plain_text(plan_text(plan, all_recipes=True)), re.MULTILINE)) == len(plan.frontier)
+    assert len(re.findall(rows, render_plain(render_plan_text(plan, all_recipes=True)), re.MULTILINE)) == len(
+        plan.frontier
+    )
 
 
 def test_what_keeps_the_batch_whole_and_what_was_passed_over_are_shown():
@@ -157,7 +159,7 @@ def test_what_keeps_the_batch_whole_and_what_was_passed_over_are_shown():
     whole = replace(option_of(Recipe(remat="blocks"), 5 * GIB, 50.0, RECOMPUTED), micro_batch=plan.batch_size)
     passed = option_of(Recipe(micro_batch=34, remat="blocks", precision="mixed_bfloat16"), 7 * GIB, 101.0, ROUNDED)
     frontier = (*plan.frontier[:2], passed, *plan.frontier[2:14], whole, *plan.frontier[14:])
-    found = shown_options(replace(plan, frontier=frontier))
+    found = select_options(replace(plan, frontier=frontier))
     assert passed in found
     assert whole in found
 
@@ -179,11 +181,11 @@ def test_a_plan_that_changes_nothing_says_so():
         ),
         (
             {"recipe": Recipe(micro_batch=100, precision="mixed_float16", optimizer="lion", image_size=96, jit=True)},
-            "fits with 86 samples at once, mixed_float16, jit, lion, 96 x 96 pixels\n",
+            "fits with micro-batch 86, mixed_float16, jit, lion, 96 x 96 pixels\n",
         ),
-        ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. At least "),
+        ({"budget": Budget(bytes=8 * GIB, source="RTX 3060: 9 GiB less 1")}, "  RTX 3060: 9 GiB less 1. A reserve of "),
         ({"changes": (RECOMPUTED, cut_to(86))}, "micro-batch  256 → 86          changes batch statistics\n"),
-        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "same\n  blocks recomputed with 9 samples at once\n"),
+        ({"fallbacks": (Recipe(remat="blocks", micro_batch=9),)}, "anyway\n  blocks recomputed with micro-batch 9\n"),
     ],
 )
 def test_speed_recipe_budget_changes_and_fallbacks_in_words(changes, words):
@@ -197,7 +199,7 @@ def test_a_saved_plan_shows_as_it_did(tmp_path):
 
 
 def test_a_notebook_shows_verdict_figures_and_choice_with_names_escaped():
-    html = plan_html(replace(sample_plan(), model="<b>Tiny</b>"))
+    html = render_plan(replace(sample_plan(), model="<b>Tiny</b>"))
     assert "&lt;b&gt;Tiny&lt;/b&gt;, batch 256" in html
     assert "<b>Tiny" not in html
     for words in ("fits with whole batches", "6.25 GiB", "400 samples a second", "blocks recomputed"):
@@ -207,7 +209,7 @@ def test_a_notebook_shows_verdict_figures_and_choice_with_names_escaped():
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])
 def test_a_plan_is_drawn_as_a_file_the_same_every_time(tmp_path, suffix):
     for name in ("one", "two"):
-        save_plan_plot(sample_plan(), tmp_path / f"{name}.{suffix}")
+        save_plan(sample_plan(), tmp_path / f"{name}.{suffix}")
     start = {"svg": b"<?xml", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[suffix]
     content = (tmp_path / f"one.{suffix}").read_bytes()
     assert content.startswith(start)
@@ -216,7 +218,7 @@ def test_a_plan_is_drawn_as_a_file_the_same_every_time(tmp_path, suffix):
 
 def test_a_picture_names_the_plan_the_budget_and_the_groups_but_not_what_is_far_too_large(tmp_path):
     far = option_of(Recipe(), 25 * GIB, 900.0)
-    save_plan_plot(sample_plan(model="$Tiny$ <b>", frontier=(far, *sample_plan().frontier)), tmp_path / "plan.svg")
+    save_plan(sample_plan(model="$Tiny$ <b>", frontier=(far, *sample_plan().frontier)), tmp_path / "plan.svg")
     texts = ["".join(each.itertext()) for each in ElementTree.parse(tmp_path / "plan.svg").iter(f"{SVG}text")]
     assert {"this plan", "recomputed", "does not fit", "budget 8.00 GiB", "samples a second"} <= set(texts)
     assert "$Tiny$ <b>, batch 256, JAX on NVIDIA L4, 8.00 GiB for training" in texts
@@ -225,12 +227,10 @@ def test_a_picture_names_the_plan_the_budget_and_the_groups_but_not_what_is_far_
 
 def test_a_plan_without_speeds_or_alternatives_can_be_drawn(tmp_path):
     unknown = tuple(replace(option, speed=None) for option in sample_plan().frontier)
-    save_plan_plot(sample_plan(frontier=unknown, speed=None), tmp_path / "unknown.svg")
-    assert "samples at once" in (tmp_path / "unknown.svg").read_text()
+    save_plan(sample_plan(frontier=unknown, speed=None), tmp_path / "unknown.svg")
+    assert "micro-batch" in (tmp_path / "unknown.svg").read_text()
     for suffix in ("svg", "html"):
-        save_plan_plot(
-            sample_plan(frontier=(), budget=Budget(bytes=99 * GIB, source="given")), tmp_path / f"a.{suffix}"
-        )
+        save_plan(sample_plan(frontier=(), budget=Budget(bytes=99 * GIB, source="given")), tmp_path / f"a.{suffix}")
         assert "99.00 GiB for training" in (tmp_path / f"a.{suffix}").read_text()
 
 
@@ -246,5 +246,5 @@ def test_cards_are_listed_by_memory_with_those_that_cannot():
         )
         for name, option in options.items()
     ]
-    text = shown(cards_table(plans, "tiny, batch 256"), width=80)
+    text = shown(render_cards_table(plans, "tiny, batch 256"), width=80)
     assert text.startswith(CARDS_AT_80_COLUMNS)

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from fitroom.memory.timeline import Buffer, Moment, Timeline
 from fitroom.recipe import Recipe
-from fitroom.report.terminal import Refusal, estimate_text, estimates_table
+from fitroom.report.estimate.comparison import Refusal, render_comparison
+from fitroom.report.estimate.text import render_estimate_text
 from sample_estimates import GIB, MIB, estimate_of, estimate_of_layers, small_estimate
 from shown_text import shown
 
@@ -20,7 +21,7 @@ fits: 6.25 GiB of 16.00 GiB
 Memory
   peak               5.00 GiB  the most in use at once during a training step
   needs at least     6.25 GiB  the allocator limit that holds the step
-  takes of the card  6.75 GiB  so much must be free on it when training starts, CUDA included
+  takes of the card  6.75 GiB  what must be free on it when training starts, CUDA included
 
 Peak by kind
   activations   3.25 GiB  65.0 %  ████████████████████████████████████████
@@ -99,7 +100,7 @@ fits: 243.8 MiB of 16.00 GiB
 Memory
   peak               195.0 MiB  the most in use at once during a training step
   needs at least     243.8 MiB  the allocator limit that holds the step
-  takes of the card  755.8 MiB  so much must be free on it when training starts,
+  takes of the card  755.8 MiB  what must be free on it when training starts,
                                 CUDA included
 
 Peak by kind
@@ -168,36 +169,36 @@ def table_rows() -> list[object]:
 
 
 def test_whole_estimate_at_100_columns():
-    assert shown(estimate_text(small_estimate()), width=100) == AT_100_COLUMNS
+    assert shown(render_estimate_text(small_estimate()), width=100) == AT_100_COLUMNS
 
 
 def test_narrow_terminal_without_block_characters():
-    assert shown(estimate_text(small_estimate()), width=44, encoding="ascii") == AT_44_COLUMNS_IN_ASCII
+    assert shown(render_estimate_text(small_estimate()), width=44, encoding="ascii") == AT_44_COLUMNS_IN_ASCII
 
 
 def test_long_layers_are_cut_in_the_middle_and_the_smallest_are_summed():
     estimate = estimate_of_layers({long_path(stage): (20 - stage) * MIB for stage in range(15)})
-    assert shown(estimate_text(estimate)) == MANY_LONG_LAYERS_OF_UNKNOWN_PHASE
+    assert shown(render_estimate_text(estimate)) == MANY_LONG_LAYERS_OF_UNKNOWN_PHASE
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252"])
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal_in_any_encoding(width, encoding):
     layers = {long_path(stage): (20 - stage) * GIB for stage in range(15)} | {"层/[bold]é": MIB, "x": 1}
-    text = shown(estimate_text(estimate_of_layers(layers)), width, encoding)
+    text = shown(render_estimate_text(estimate_of_layers(layers)), width, encoding)
     assert max(map(len, text.splitlines())) <= width
     assert ("█" in text) == (encoding == "utf-8" and width >= 60)
-    shown(estimates_table(table_rows()), width, encoding)
+    shown(render_comparison(table_rows()), width, encoding)
 
 
 def test_names_are_never_taken_for_markup():
-    text = shown(estimate_text(estimate_of_layers({"[red]dense[/red]": MIB, ":rocket:": MIB})))
+    text = shown(render_estimate_text(estimate_of_layers({"[red]dense[/red]": MIB, ":rocket:": MIB})))
     assert "[red]dense[/red]  1.0 MiB" in text
     assert ":rocket:" in text
 
 
 def test_what_does_not_fit_is_said_with_the_missing_bytes():
-    text = shown(estimate_text(replace(small_estimate(), limit_bytes=6 * GIB)))
+    text = shown(render_estimate_text(replace(small_estimate(), limit_bytes=6 * GIB)))
     assert "does NOT fit: needs 6.25 GiB, 256.0 MiB more than the limit of 6.00 GiB\n" in text
 
 
@@ -206,12 +207,12 @@ def test_a_phase_without_operations_is_unknown_and_not_zero():
         buffers=(Buffer(size_bytes=3 * MIB, kind="weights", layer="dense", first=0, last=1),),
         moments=(Moment(name="a", layer="dense", phase="forward"), Moment(name="b", layer=None, phase=None)),
     )
-    text = shown(estimate_text(estimate_of(timeline)), width=60)
+    text = shown(render_estimate_text(estimate_of(timeline)), width=60)
     assert (
         "  forward   3.0 MiB  100.0 %  ██████████████████████████████\n  backward  unknown\n  update    unknown\n"
         in text
     )
-    text = shown(estimate_text(replace(estimate_of(timeline), training=False)), width=60)
+    text = shown(render_estimate_text(replace(estimate_of(timeline), training=False)), width=60)
     assert "forward  3.0 MiB" in text
     assert "unknown" not in text, "predict only goes forward"
     assert "TinyNet, predict, batch 8" in text
@@ -220,13 +221,13 @@ def test_a_phase_without_operations_is_unknown_and_not_zero():
 
 def test_a_step_that_holds_nothing_can_be_shown():
     empty = Timeline(buffers=(), moments=(Moment(name="a", layer=None, phase=None),))
-    assert "Peak by kind\n  nothing is in use\n" in shown(estimate_text(estimate_of(empty)))
+    assert "Peak by kind\n  nothing is in use\n" in shown(render_estimate_text(estimate_of(empty)))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "traced", "typical_error": 0.012}, "traced: every tensor of the step was followed from birth"),
+        ({"method": "traced", "typical_error": 0.012}, "traced: every tensor of the step was followed from allocation"),
         ({"method": "traced", "typical_error": 0.012}, "Typical error of the peak: 1.2 %."),
         ({"typical_error": 0.0}, "Typical error of the peak: under 0.01 %."),
         ({"method": "measured", "typical_error": None}, "and the framework's allocator was read.\n"),
@@ -235,30 +236,32 @@ def test_a_step_that_holds_nothing_can_be_shown():
     ],
 )
 def test_method_time_and_recipe_in_words(changes, words):
-    assert words in shown(estimate_text(replace(small_estimate(), **changes)), width=160)
+    assert words in shown(render_estimate_text(replace(small_estimate(), **changes)), width=160)
 
 
 def test_table_shows_need_verdict_and_each_reason_once():
-    assert shown(estimates_table(table_rows())) == BACKENDS_BY_BATCH_SIZES
+    assert shown(render_comparison(table_rows())) == BACKENDS_BY_BATCH_SIZES
 
 
 def test_table_of_refusals_alone():
     rows = [row for row in table_rows() if isinstance(row, Refusal) and row.backend == "torch"]
-    assert shown(estimates_table(rows)) == (
+    assert shown(render_comparison(rows)) == (
         "\n batch   PyTorch\n ───────────────────────\n     8   no estimate [1]\n    16   no estimate [1]\n\n"
         "[1] PyTorch is not installed.\n"
     )
 
 
 def test_estimates_of_different_cards_are_not_laid_over_each_other():
-    text = shown(estimates_table([small_estimate(), replace(small_estimate(), gpu="NVIDIA T4", required_bytes=GIB)]))
+    text = shown(render_comparison([small_estimate(), replace(small_estimate(), gpu="NVIDIA T4", required_bytes=GIB)]))
     assert text.index("TinyNet, float32 on NVIDIA L4") < text.index("6.25 GiB")
     assert text.index("6.25 GiB") < text.index("TinyNet, float32 on NVIDIA T4") < text.index("1.00 GiB")
 
 
 def test_colour_carries_nothing_that_the_words_do_not():
     file = StringIO()
-    Console(file=file, width=100, force_terminal=True, color_system="truecolor").print(estimate_text(small_estimate()))
+    Console(file=file, width=100, force_terminal=True, color_system="truecolor").print(
+        render_estimate_text(small_estimate())
+    )
     without_colour = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
     assert without_colour != file.getvalue()
     assert [line.rstrip() for line in without_colour.splitlines()] == AT_100_COLUMNS.splitlines()
@@ -267,6 +270,6 @@ def test_colour_carries_nothing_that_the_words_do_not():
 def test_table_says_of_which_estimates_a_note_holds():
     plain = small_estimate()
     noted = replace(plain, batch_size=16, notes=(*plain.notes, "XLA recomputes."))
-    text = shown(estimates_table([plain, noted]))
+    text = shown(render_comparison([plain, noted]))
     assert "batch 16: XLA recomputes." in text
     assert text.count("The loss was chosen") == 1

@@ -18,9 +18,9 @@ from rich.console import Console
 
 import sample_readings
 from fitroom.cli import predict
-from fitroom.report.lines import JsonView, LineView
-from fitroom.report.live import LiveView
-from fitroom.report.progress import Progress
+from fitroom.report.progress.lines import JsonView, LineView
+from fitroom.report.progress.live import LiveView
+from fitroom.report.progress.state import Progress
 from sample_readings import END_OF_FIRST_EPOCH, JOB, LOGS, reading
 
 HELPERS = Path(sample_readings.__file__).parent
@@ -65,14 +65,14 @@ xception at 299 px, batch 256 in micro-batches of 64, mixed_bfloat16, JAX on
 NVIDIA H200, 10 epochs
 epoch 1/10   loss 0.8781   accuracy 0.5610   val_loss 0.9659
 val_accuracy 0.5122   20 s
-out of memory at batch 12 of epoch 2: micro-batch 64 to 32, batch done again
+out of memory at batch 12 of epoch 2: micro-batch 64 to 32, batch repeated
 
 epoch 2/10  ━━━━━━━━━─────────────────────────────  25 of 100 batches, 15 s left
 all epochs  ━━━━──────────────────────────────────  12 %, 3 min left
 memory      ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━──────  6.80 of 8.00 GiB, 85 %
 
 loss 0.7945   accuracy 0.6027   val_loss 0.9659   val_accuracy 0.5122
-1,280 pictures/s   learning rate 0.00065   micro-batch 64 of 256   host 2.10 GiB
+1,280 images/s   learning rate 0.00065   micro-batch 64 of 256   host 2.10 GiB
 """
 
 AT_40_COLUMNS_IN_ASCII = """\
@@ -83,7 +83,7 @@ epoch 1/10   loss 0.8781
 accuracy 0.5610   val_loss 0.9659
 val_accuracy 0.5122   20 s
 out of memory at batch 12 of epoch 2:
-micro-batch 64 to 32, batch done again
+micro-batch 64 to 32, batch repeated
 
 epoch 2/10  ##........  15 s left
 all epochs  #.........  3 min left
@@ -91,7 +91,7 @@ memory      ########..  6.80 of 8.00 GiB
 
 loss 0.7945   accuracy 0.6027
 val_loss 0.9659   val_accuracy 0.5122
-1,280 pictures/s   learning rate 0.00065
+1,280 images/s   learning rate 0.00065
 micro-batch 64 of 256   host 2.10 GiB
 """
 
@@ -170,10 +170,10 @@ def test_lines_come_at_each_epoch_at_events_and_every_thirty_seconds():
     assert file.getvalue() == (
         "3,670 pictures in 5 classes\n"
         "xception at 299 px, batch 256 in micro-batches of 64, mixed_bfloat16, JAX on NVIDIA H200, 10 epochs\n"
-        "epoch 1/10  batch 31/100  loss 0.7945  accuracy 0.6027  256 pictures/s  memory 6.80 of 8.00 GiB  16 min left\n"
-        "epoch 1/10  batch 61/100  loss 0.7945  accuracy 0.6027  256 pictures/s  memory 6.80 of 8.00 GiB  16 min left\n"
-        "out of memory at batch 12 of epoch 2: micro-batch 64 to 32, batch done again\n"
-        "epoch 1/10 done  loss 0.8781  accuracy 0.5610  val_loss 0.9659  val_accuracy 0.5122  1 min  256 pictures/s  "
+        "epoch 1/10  batch 31/100  loss 0.7945  accuracy 0.6027  256 images/s  memory 6.80 of 8.00 GiB  16 min left\n"
+        "epoch 1/10  batch 61/100  loss 0.7945  accuracy 0.6027  256 images/s  memory 6.80 of 8.00 GiB  16 min left\n"
+        "out of memory at batch 12 of epoch 2: micro-batch 64 to 32, batch repeated\n"
+        "epoch 1/10 done  loss 0.8781  accuracy 0.5610  val_loss 0.9659  val_accuracy 0.5122  1 min  256 images/s  "
         "memory 6.80 of 8.00 GiB  10 min left\n"
         "finished: 1 epoch in 1 min\n"
         "run: runs/a\n"

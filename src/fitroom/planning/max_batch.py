@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
+from fitroom.display import TextDisplay
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.estimate import estimate
 from fitroom.input_sizes import InputShape, known_sizes
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaxBatch:
+class MaxBatch(TextDisplay):
     """The largest batches that train whole in a budget."""
 
     plain: int
@@ -33,18 +34,6 @@ class MaxBatch:
     """With as much recomputed as saves memory."""
 
     budget: Budget
-
-    def __str__(self) -> str:
-        from fitroom.report.facts import max_batch_lines, text_of
-
-        return text_of(max_batch_lines(self))
-
-    def _repr_html_(self) -> str:
-        """As a few lines, where a notebook shows it."""
-        from fitroom.report.facts import max_batch_lines
-        from fitroom.report.notebook import facts_html
-
-        return facts_html(max_batch_lines(self))
 
 
 def max_batch(

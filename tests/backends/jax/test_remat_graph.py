@@ -17,7 +17,7 @@ from fitroom.memory.step import StepRequest
 from fitroom.recipe import Remat
 from fitroom.remat.choice import Choice
 from fitroom.remat.outline import outline_of
-from fitroom.report.segments_graph import graph_svg
+from fitroom.report.segments.figure import draw_segments
 from remat_cases import CASES, block, classifier
 
 
@@ -56,7 +56,7 @@ def test_blocks_of_ready_made_models_take_a_fraction_of_the_memory(name, at_leas
     assert choice.cover(Remat(segments=outline.to_dict()["segments"])) == cover
     # What has few single tensors to cut at is cut through several.
     assert name != "nasnetmobile" or any(len(stretch.leaving) > 1 for stretch in outline.stretches)
-    assert graph_svg(choice.graph, outline).count("<circle") == len(choice.graph.calls)
+    assert draw_segments(choice.graph, outline).count("<circle") == len(choice.graph.calls)
 
 
 def test_xception_takes_as_many_operations_and_bytes_as_is_known_of_it():

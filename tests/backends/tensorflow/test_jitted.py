@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.trace.jitted import compiler
 from keras import layers
 
 from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.jitted import compiler
 from fitroom.backends.tensorflow.trace.jitted.estimate import JittedFound, jitted_timeline
 from fitroom.backends.tensorflow.trace.jitted.hlo import hlo_of
 from fitroom.backends.tensorflow.trace.jitted.left_behind import left_behind_bytes
