@@ -14,7 +14,11 @@ import pytest
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "benchmarks")]
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(Path(__file__).parent / "helpers"),
+    str(Path(__file__).parent.parent / "benchmarks"),
+]
 
 
 @pytest.fixture
