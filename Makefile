@@ -34,9 +34,9 @@ docs: $(READY)
 
 # Without a GPU: predicts anew what was measured on one, and writes the tables of docs/ from it.
 bench: $(READY)
-	$(BIN)/python benchmarks/accuracy.py predict --again
-	$(BIN)/python benchmarks/accuracy_plot.py
-	$(BIN)/python benchmarks/accuracy_page.py
+	$(BIN)/python benchmarks/predict/accuracy.py predict --again
+	$(BIN)/python benchmarks/pages/accuracy_plot.py
+	$(BIN)/python benchmarks/pages/accuracy_page.py
 
 # The pictures in README and docs, from real estimates.
 pictures: $(READY)

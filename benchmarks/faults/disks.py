@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from command import TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
-from killing import _reference
-from outcome import Outcome
+from faults.command import TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
+from faults.killing import _reference
+from faults.outcome import Outcome
 
 _UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
 _COUNTS = {"fsync": 45, "replace": 40, "save": 3, "checkpoint": 9, "open": 60, "unlink": 40}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command import Hangs, fitroom, place, unforeseen
-from killing import _reference
-from outcome import Outcome
+from faults.command import Hangs, fitroom, place, unforeseen
+from faults.killing import _reference
+from faults.outcome import Outcome
 
 MARK = "code-was-run"
 EVIL = f"open({MARK!r}, 'w').close()\n\ndef make_model(classes=3, image_size=32):\n    raise SystemExit\n"

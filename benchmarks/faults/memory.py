@@ -6,9 +6,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from command import HERE, environment
-from outcome import Outcome
-
+from faults.command import HERE, environment
+from faults.outcome import Outcome
+from harness.paths import SOURCE
 from pressure import SUM_OF_NUMBERS, trained
 
 SAMPLES, UPDATES_AN_EPOCH, EPOCHS = 720, 3, 3
@@ -44,7 +44,7 @@ def train_again_and_again(folder: Path, backend: str, seed: int, outcome: Outcom
     own = environment(backend) | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(HERE / "rounds.py"), str(rounds)],
-        env=own | {"PYTHONPATH": str(HERE.parent.parent / "src")},
+        env=own | {"PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         timeout=3600,

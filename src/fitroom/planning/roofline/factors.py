@@ -1,4 +1,4 @@
-"""How far from the ideal each framework is: measured, by `benchmarks/speed_factors.py`."""
+"""How far from the ideal each framework is: measured, by `benchmarks/predict/speed_factors.py`."""
 
 import json
 from collections.abc import Mapping
