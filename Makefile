@@ -5,9 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # Several processes of tests share the cores: threads of theirs that wait for one another in loops only take time.
-test test-all: export OMP_NUM_THREADS = 1
+test test-all test-next: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all lint docs bench pictures setup
+NEXT := .venv-next
+# The newest PyTorch has no small build for CPUs on the index, so it stays the one that is tried.
+TORCH_NEXT ?= $(shell grep '^torch==' requirements-dev.txt)
+TESTS_NEXT := tests/test_private_names.py tests/test_formats.py tests/test_fit.py
+
+.PHONY: demo test test-all test-next lint docs bench pictures setup
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -20,6 +25,16 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest --doctest-modules src
 	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal tests
+
+# With the newest keras, jax and tensorflow-cpu, release candidates too, in an environment of its own: whether the private
+# names that fitroom uses are still there, and a few tests. The newest JAX may want a newer Python: PYTHON=python3.13.
+test-next:
+	test -x $(NEXT)/bin/python || $(PYTHON) -m venv $(NEXT)
+	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --upgrade \
+		"keras>=3.dev0" "jax>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) pytest tensorboard opencv-python-headless
+	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --editable .
+	$(NEXT)/bin/pip list --format=freeze | grep -E "^(keras|jax|jaxlib|tensorflow[a-z_-]*|torch|numpy)=="
+	$(NEXT)/bin/python -m pytest $(TESTS_NEXT)
 
 lint: $(READY)
 	$(BIN)/ruff check

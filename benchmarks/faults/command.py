@@ -13,7 +13,8 @@ from harness.paths import SOURCE, TEST_HELPERS
 
 sys.path.insert(0, str(SOURCE))
 sys.path.insert(0, str(TEST_HELPERS))
-from picture_runs import environment, make_pictures
+from picture_runs import environment as environment
+from picture_runs import make_pictures
 
 HERE = Path(__file__).parent
 

@@ -49,7 +49,11 @@ def fail_writing(folder: Path, backend: str, seed: int, outcome: Outcome) -> Non
     moments = random.Random(f"errors-{seed}")
     point = moments.choice(list(_COUNTS))
     run = folder / f"errors-{backend}-{seed}"
-    fault = {"point": point, "number": moments.randint(1, _COUNTS[point]), "what": moments.choice(("EIO", "ENOSPC"))}
+    fault: dict[str, Any] = {
+        "point": point,
+        "number": moments.randint(1, _COUNTS[point]),
+        "what": moments.choice(("EIO", "ENOSPC")),
+    }
     fault |= {"within": str(run), "mark": f"{run}-reached"}
     what = f"{fault['what']} in {point} {fault['number']} on {backend}"
     try:

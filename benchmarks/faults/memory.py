@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from faults.command import HERE, environment
 from faults.outcome import Outcome
@@ -32,7 +33,7 @@ def run_out(folder: Path, backend: str, seed: int, outcome: Outcome, *, processe
             outcome.add(f"stress, seed {one}", problem, count=run["out_of_memory"])
 
 
-def _trained(seed: int) -> "dict[str, object] | str":
+def _trained(seed: int) -> "dict[str, Any] | str":
     try:
         return trained("stress", seed, EPOCHS)
     except (AssertionError, subprocess.TimeoutExpired) as error:

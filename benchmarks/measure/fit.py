@@ -170,7 +170,7 @@ def memory(arguments: argparse.Namespace, training: str, way: str) -> dict[str, 
     if training == "accumulate":
         batch_size = setting.micro_batch * (1 if way == "keras" else 4)
         options = {"recipe": fitroom.Recipe(micro_batch=setting.micro_batch)} if way == "fitroom" else {}
-    train = model.fit if way == "keras" else lambda *a, **k: fitroom.fit(model, *a, **options, **k)
+    train: Any = model.fit if way == "keras" else functools.partial(fitroom.fit, model, **options)
     backend = current_backend()
     device = backend.devices()[0]
     train(setting.data(batch_size, 8), verbose=0)

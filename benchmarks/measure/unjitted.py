@@ -37,7 +37,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds, updates = (1, 1) if arguments.quick else (arguments.rounds, arguments.updates)
     for kind in ("compilable", "eager"):
-        found = {"model": kind} | facts() | {name: by_turns(*ways, rounds) for name, ways in trainings(kind, updates)}
+        found = (
+            {"model": kind}
+            | facts()
+            | {name: by_turns(plain, ours, rounds) for name, (plain, ours) in trainings(kind, updates)}
+        )
         with arguments.out.open("a") as lines:
             lines.write(json.dumps(found) + "\n")
         print(json.dumps(found))

@@ -211,7 +211,9 @@ def run_capped(case: Case, limit_bytes: int) -> dict[str, Any]:
     if case.backend == "jax":
         environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
     found = run_child(command, environment)
-    kept = {key: found[key] for key in ("peak_bytes", "reserved_bytes", "versions", "gpu", "date") if key in found}
+    kept: dict[str, Any] = {
+        key: found[key] for key in ("peak_bytes", "reserved_bytes", "versions", "gpu", "date") if key in found
+    }
     if "stats" in found:  # a fraction of the card is not to the byte, so say what JAX made of it
         kept["allocator_limit_bytes"] = found["stats"]["bytes_limit"]
     runs = "peak_bytes" in found

@@ -33,8 +33,8 @@ import keras
 from keras import layers
 
 from fitroom.backends.jax.compiled.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.pool import default_limit_bytes
 from fitroom.backends.jax.step import JaxStep, training_step
-from fitroom.backends.jax.trace import default_limit_bytes
 from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
 from fitroom.backends.keras_twin import without_values
 from fitroom.backends.prepared import prepared

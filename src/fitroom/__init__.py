@@ -32,7 +32,6 @@ from fitroom.report.run_record import open_run as open_run
 from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step
-
-__version__ = "0.1.0"
+from fitroom.version import __version__ as __version__
 
 _remember_choices()
