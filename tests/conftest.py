@@ -24,7 +24,7 @@ sys.path[:0] = [
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
-    from fitroom.backends.torch import collector
+    from fitroom.backends.torch.trace import collector
 
     monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
     gc.collect()
@@ -69,4 +69,4 @@ def pytest_collection_modifyitems(items):
 def loops_as_on_a_card(monkeypatch):
     """On a CPU JAX would have the parts of a batch follow each other; on a card they run in a loop."""
     if os.environ.get("KERAS_BACKEND") == "jax":
-        monkeypatch.setattr("fitroom.backends.jax.stepper.MOST_UNROLLED", 0)
+        monkeypatch.setattr("fitroom.backends.jax.train.stepper.MOST_UNROLLED", 0)

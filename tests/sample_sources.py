@@ -6,11 +6,9 @@ import random
 from typing import Any
 
 import numpy as np
-
-from fitroom.train import randomness
-from fitroom.train.batch import Batch
-from fitroom.train.sources.prefetch import prefetched
-from fitroom.train.structure import mapped
+from fitroom.batch import Batch, mapped
+from fitroom.inputs import randomness
+from fitroom.inputs.prefetch import prefetched
 
 
 def through_disk(state: dict[str, Any]) -> dict[str, Any]:

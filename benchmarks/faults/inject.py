@@ -27,8 +27,8 @@ LIVES = {
     "evaluate": ("fitroom.classify.evaluation", "evaluate"),
     "export": ("fitroom.classify.evaluation", "publish"),
     "report": ("fitroom.report.run_page", "write_report"),
-    "checkpoint": ("fitroom.train.run.checkpoint", "_write_one"),
-    "save": ("fitroom.train.run.durable", "_save"),
+    "checkpoint": ("fitroom.runs.checkpoint", "_write_one"),
+    "save": ("fitroom.files.durable", "_save"),
 }
 _reached = 0
 

@@ -56,8 +56,9 @@ def measured(batches: Iterable[Any]) -> dict[str, float]:
 
 def fitroom_way(folder: str, size: int, batch: int, **options: Any) -> Iterator[Iterable[Any]]:
     """`fitroom.data.images` as `fitroom.fit` reads it."""
+    from fitroom.inputs import source_of
+
     from fitroom.data import images
-    from fitroom.train.sources import source_of
 
     pictures = images(folder, size, batch, validation=0, resize="stretch", workers=WORKERS, **options)
     source = source_of(pictures.train)

@@ -162,8 +162,9 @@ def seconds_by_roofline(
     remat: Any,
 ) -> float:
     """How long a step should take on a card."""
-    from fitroom.backends.keras_remat import resident_bytes
-    from fitroom.estimating.cards import find_card
+    from fitroom.cards.catalogue import find_card
+    from fitroom.keras_model.recompute import resident_bytes
+
     from fitroom.planning.roofline.step_time import StepTime
     from fitroom.remat.choice import Choice
 

@@ -25,7 +25,7 @@ def main() -> None:
     name = parser.parse_args().name
     backend, _, mode = name.partition("-")
     os.environ |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    from fitroom.models.application import application_names
+    from fitroom.keras_model.loading.application import application_names
 
     file = RESULTS / f"applications_{name}.json"
     models = json.loads(file.read_text()) if file.exists() else {}
@@ -42,10 +42,10 @@ def main() -> None:
 def estimated(name: str, jit: bool | None) -> dict[str, object]:
     """One model's line of the result."""
     import keras
+    from fitroom.keras_model.loading.source import ModelSource, load_model
+    from fitroom.memory.timeline import NO_LAYER
 
     import fitroom
-    from fitroom.estimating.timeline import NO_LAYER
-    from fitroom.models.source import ModelSource, load_model
 
     keras.utils.clear_session()
     try:

@@ -28,7 +28,7 @@ from scipy.optimize import nnls
 from scipy.stats import spearmanr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from fitroom.planning.roofline.factors import CLASSES, FEATURES
+from fitroom.planning.roofline.step_time import CLASSES, FEATURES
 from measure.plan import BATCH_SIZE, remat_of
 
 HERE = Path(__file__).parent
@@ -127,15 +127,13 @@ def timed(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
     """Steps of one model in one precision, with what they are made of."""
     import keras
+    from fitroom.cards.catalogue import find_card
+    from fitroom.keras_model.loading.source import ModelSource, load_model
+    from fitroom.keras_model.recompute import resident_bytes
 
-    from fitroom.backends.keras_remat import resident_bytes
-    from fitroom.estimating.cards import find_card
-    from fitroom.models.source import ModelSource, load_model
-    from fitroom.planning.roofline.factors import mode_of
-    from fitroom.planning.roofline.step_time import StepTime
-    from fitroom.recipe import Recipe
+    from fitroom.planning.roofline.step_time import StepTime, mode_of
+    from fitroom.recipe import Recipe, Remat
     from fitroom.remat.choice import Choice
-    from fitroom.remat.value import Remat
 
     name, precision = group[0]["model"], group[0]["precision"]
     keras.utils.clear_session()  # layers are named anew, as in a process of their own

@@ -3,7 +3,7 @@
     python benchmarks/predict/traced_error.py [--half tuned|held-out] [--only TEXT] [--exact-only]
 
 Each case is a training step estimated twice without a GPU: from its jaxpr, and by XLA's compiler for an H200. Half of
-the models, picked by a hash of their names, were looked at while the rules of `fitroom.backends.jax.traced` were made;
+the models, picked by a hash of their names, were looked at while the rules of `fitroom.backends.jax.trace.jaxpr` were made;
 the error to believe is that of the other half. Results go to `benchmarks/results/jax_traced.json` after each case;
 compiled figures that are there for the same versions are not made again.
 
@@ -30,16 +30,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jax
 import keras
+from fitroom.backends.jax.trace.compiler import StepCompiler, compiler_version
+from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
+from fitroom.backends.jax.trace.step import JaxStep, training_step
+from fitroom.cards.catalogue import find_card
+from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.twin import without_values
+from fitroom.memory.step import StepRequest
 from keras import layers
 
-from fitroom.backends.jax.compiled.compiler import StepCompiler, compiler_version
 from fitroom.backends.jax.pool import default_limit_bytes
-from fitroom.backends.jax.step import JaxStep, training_step
-from fitroom.backends.jax.traced.jaxpr import timeline_of_jaxpr
-from fitroom.backends.keras_twin import without_values
-from fitroom.backends.prepared import prepared
-from fitroom.estimating.cards import find_card
-from fitroom.estimating.step import StepRequest
 from harness.case_models import small_cnn
 
 NOTE = (
