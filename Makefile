@@ -13,7 +13,11 @@ PARTS := test-tensorflow test-jax test-pressure test-commands test-torch test-al
 PYTEST = $(BIN)/python -m pytest -m "$(SELECT)" -o cache_dir=.pytest_cache/$@
 SELECT ?= not slow
 
-.PHONY: demo test test-all test-fast $(PARTS) coverage lint docs bench pictures setup
+NEXT := .venv-next
+# The newest PyTorch has no small build for CPUs on the index, so it stays the one that is tried.
+TORCH_NEXT ?= $(shell grep '^torch==' requirements-dev.txt)
+
+.PHONY: demo test test-all test-fast test-next $(PARTS) coverage lint docs bench pictures setup
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -57,6 +61,17 @@ coverage: $(READY)
 	$(BIN)/python -m coverage combine
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
+# With the newest keras, jax and tensorflow-cpu, release candidates too, in an environment of its own: whether the private
+# names that fitroom uses are still there, and a few tests. The newest JAX may want a newer Python: PYTHON=python3.13.
+test-next:
+	test -x $(NEXT)/bin/python || $(PYTHON) -m venv $(NEXT)
+	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --upgrade \
+		"keras>=3.dev0" "jax>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) pytest tensorboard opencv-python-headless
+	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --editable .
+	$(NEXT)/bin/pip list --format=freeze | grep -E "^(keras|jax|jaxlib|tensorflow[a-z_-]*|torch|numpy)=="
+	$(NEXT)/bin/python -m pytest tests/commands/test_private_names.py tests/commands/test_formats.py
+	KERAS_BACKEND=torch $(NEXT)/bin/python -m pytest -m "not slow" tests/backends/test_fit.py
+
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -71,9 +86,9 @@ docs: $(READY)
 
 # Without a GPU: predicts anew what was measured on one, and writes the tables of docs/ from it.
 bench: $(READY)
-	$(BIN)/python benchmarks/accuracy.py predict --again
-	$(BIN)/python benchmarks/accuracy_plot.py
-	$(BIN)/python benchmarks/accuracy_page.py
+	$(BIN)/python benchmarks/predict/accuracy.py predict --again
+	$(BIN)/python benchmarks/pages/accuracy_plot.py
+	$(BIN)/python benchmarks/pages/accuracy_page.py
 
 # The pictures in README and docs, from real estimates.
 pictures: $(READY)

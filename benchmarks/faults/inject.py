@@ -12,6 +12,7 @@ import builtins
 import errno
 import importlib
 import importlib.abc
+import importlib.util
 import json
 import os
 import runpy
@@ -72,7 +73,7 @@ class Finder(importlib.abc.MetaPathFinder):
             run(loaded)
             setattr(loaded, function, at_the_point(getattr(loaded, function)))
 
-        spec.loader.exec_module = run_and_change  # type: ignore[method-assign]
+        spec.loader.exec_module = run_and_change  # type: ignore[assignment, method-assign]
         return spec
 
 

@@ -1,6 +1,6 @@
 """Scripts as strangers write them: `fitroom run` prints the losses of plain Keras, and survives what that dies of.
 
-benchmarks/strangers.py runs all of them on all backends.
+benchmarks/compatibility/strangers.py runs all of them on all backends.
 """
 
 import subprocess

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from accuracy import read_lines
-from cases import CASES
-from figures import Compared, capped, compared, smallest_caps, summed_up
+from harness.cases import CASES
+from pages.figures import Compared, capped, compared, smallest_caps, summed_up
+from predict.accuracy import read_lines
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -27,7 +27,7 @@ def everything(file: str = "predicted.jsonl", column: str = "") -> list[float]:
 
 @pytest.mark.parametrize("page", ["accuracy", "faults", "fit", "remat", "flowers", "plan"])
 def test_the_pages_are_what_the_results_make_of_them(page):
-    command = [sys.executable, ROOT / "benchmarks" / f"{page}_page.py", "--check"]
+    command = [sys.executable, ROOT / "benchmarks" / "pages" / f"{page}_page.py", "--check"]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
 
@@ -107,3 +107,11 @@ def test_an_error_is_negative_where_the_prediction_is_too_low():
     case = CASES[0]
     found = Compared(case=case, measured={"peak_bytes": 100}, predicted={"predicted_bytes": 90})
     assert found.error == pytest.approx(-0.1)
+
+
+def test_the_readme_of_the_benchmarks_says_what_makes_each_result():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    assert [file.name for file in RESULTS.iterdir() if f"`{file.name}`" not in text] == []
+    scripts = set(re.findall(r"`((?:[a-z]+/)[a-z_]+\.py)\b", text))
+    assert [script for script in scripts if not (ROOT / "benchmarks" / script).exists()] == []
+    assert len(scripts) > 15

@@ -1,7 +1,7 @@
 """`fitroom.fit` on TensorFlow whose CPU allocator is limited: every out-of-memory here is a real one.
 
 TensorFlow waits ten seconds before it gives up on an allocation, so the processes run side by side. A few errors here;
-benchmarks/stress.py makes more than a hundred.
+benchmarks/faults/stress.py makes more than a hundred.
 """
 
 from concurrent.futures import ThreadPoolExecutor

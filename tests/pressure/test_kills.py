@@ -1,4 +1,4 @@
-"""A run that is killed goes on as if nothing had happened. A handful of kills; benchmarks/kills.py does fifty."""
+"""A run that is killed resumes as if nothing had happened. A few kills; benchmarks/faults/kill_runs.py does fifty."""
 
 import pytest
 

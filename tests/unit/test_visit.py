@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import chosen_into, put_together, taken_from
+from harness.kernels import chosen_into, put_together, taken_from
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 OF_JAX = 'entries {\n  key {\n      hlo_fingerprint: "%s"\n  }\n  value {\n    algo: %d\n  }\n}\n'
@@ -21,7 +21,7 @@ def visit(tmp_path):
     def run(*phases):
         file = tmp_path / "visit.json"
         file.write_text(json.dumps(phases))
-        command = [sys.executable, str(BENCHMARKS / "visit.py"), str(file), "--out", str(tmp_path / "out")]
+        command = [sys.executable, str(BENCHMARKS / "harness" / "visit.py"), str(file), "--out", str(tmp_path / "out")]
         told = subprocess.run([*command, "--room", "10"], capture_output=True, text=True, check=True, timeout=60).stdout
         return told, tmp_path / "out"
 
@@ -90,7 +90,7 @@ def test_the_first_choice_for_a_kernel_counts(tmp_path, form):
 
 
 def test_what_is_to_be_measured_names_scripts_that_are_there():
-    for phase in json.loads((BENCHMARKS / "to_measure.json").read_text()):
+    for phase in json.loads((BENCHMARKS / "harness" / "to_measure.json").read_text()):
         for task in phase["tasks"]:
             command = task if isinstance(task, str) else task["command"]
             assert (BENCHMARKS / command.split()[0]).exists()

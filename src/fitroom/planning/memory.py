@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.variant import Variant
 
-# Median of the required bytes over the counted ones, of the cases in benchmarks/cases.py; single models are up to 1.5
-# times as much. What comes first is an estimate of a small size, so that these never decide.
+# Median of the required bytes over the counted ones, of the cases in benchmarks/harness/cases.py; single models are up
+# to 1.5 times as much. What comes first is an estimate of a small size, so that these never decide.
 _USUAL_FACTORS = {
     ("jax", "float32"): 1.0,
     ("jax", "mixed"): 1.0,
