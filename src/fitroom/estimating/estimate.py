@@ -69,7 +69,7 @@ def estimate(
     from fitroom.keras_model.symbolic import symbolic_calls
 
     started = time.perf_counter()
-    batch_size = whole_number(batch_size)
+    batch_size = check_batch_size(batch_size)
     card, card_notes = choose_card(gpu)
     recipe = recipe_of(recipe)
     backend = current_backend()
@@ -142,7 +142,7 @@ def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...
     return remat_note(model, recipe.remat)
 
 
-def whole_number(batch_size: Any) -> int:
+def check_batch_size(batch_size: Any) -> int:
     """A batch size that is one, as an int."""
     try:
         number = operator.index(batch_size)  # NumPy's whole numbers, too
