@@ -21,7 +21,7 @@ from fitroom.classify.phases import phases_of
 from fitroom.classify.preparation import prepare
 from fitroom.errors import InputError
 from fitroom.keras_model.loading.source import ModelSource
-from fitroom.planning.identity import difference, model_digest
+from fitroom.planning.identity import describe_difference, model_digest
 from fitroom.train.planned import recipes_of
 from picture_runs import make_pictures
 
@@ -209,7 +209,7 @@ def test_a_choice_is_kept_in_job_json_and_holds_for_a_network_that_was_built_lat
         layer.trainable = False  # the head alone, which is still this network
     model.compile("adam", "sparse_categorical_crossentropy")
     plan = kept.plan_for(model)
-    assert difference(plan.model_digest, model_digest(model)) is None
+    assert describe_difference(plan.model_digest, model_digest(model)) is None
     recipes = recipes_of(plan, model)  # it refuses layers that are not there
     assert len(recipes) == 1 + len(choice.plan.fallbacks)
 

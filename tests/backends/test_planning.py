@@ -11,9 +11,10 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import InputError, ModelError, NothingFitsError
 from fitroom.planning.cards import plan_for_cards
-from fitroom.planning.identity import difference, model_digest
-from fitroom.planning.planner import Planner, Question
-from fitroom.planning.room import Room
+from fitroom.planning.identity import describe_difference, model_digest
+from fitroom.planning.planner import Planner
+from fitroom.planning.request import PlanRequest
+from fitroom.planning.target import Target
 from fitroom.train.planned import recipes_of
 from planning_models import MIB, dense_net, residual_net
 from sample_estimates import small_estimate
@@ -65,8 +66,8 @@ class Scripted:
 
 
 def planner(budget_bytes, model=None, *, scripted=None, gpu="L4", **asked):
-    room = Room(budget=Budget(bytes=budget_bytes, source="given"), card=find_card(gpu))
-    question = Question(model=model or residual_net(), **{"batch_size": 64} | asked)
+    room = Target(budget=Budget(bytes=budget_bytes, source="given"), card=find_card(gpu))
+    question = PlanRequest(model=model or residual_net(), **{"batch_size": 64} | asked)
     return Planner(question, room, lambda text: None, scripted or Scripted())
 
 
@@ -172,15 +173,13 @@ def test_pictures_are_made_smaller_only_as_far_as_memory_wants_it(model):
     smallest_bytes = refused.value.smallest_bytes
     smaller = planner(int(0.9 * smallest_bytes), model, **sized).plan()
     assert smaller.recipe.image_size == 32
-    assert difference(smaller.model_digest, model_digest(residual_net(32))) is None
+    assert describe_difference(smaller.model_digest, model_digest(residual_net(32))) is None
     assert planner(int(1.05 * smallest_bytes), model, **sized).plan().recipe.image_size is None
     assert planner(int(0.9 * smallest_bytes), model, **both).plan().recipe == smaller.recipe, "before layers are frozen"
-    with pytest.raises(
-        NothingFitsError, match="Pictures of 32 x 32 were allowed and cannot be: The net cannot be built"
-    ):
+    with pytest.raises(NothingFitsError, match="Images of 32 x 32 were allowed, but fail: The net cannot be built"):
         planner(int(0.9 * smallest_bytes), model, **sized | {"rebuild": too_small}).plan()
-    with pytest.raises(InputError, match="one size of pictures"):
-        Question(model=model, batch_size=8, allow=frozenset({"image_size"}))
+    with pytest.raises(InputError, match="one image size"):
+        PlanRequest(model=model, batch_size=8, allow=frozenset({"image_size"}))
 
 
 def test_a_size_at_which_still_too_few_samples_fit_costs_one_estimate():
@@ -214,7 +213,7 @@ def test_layers_are_frozen_only_where_that_is_allowed_and_no_more_of_them_than_i
     with pytest.raises(NothingFitsError):
         frozen_at(0.9, allow=frozenset())
     plan = frozen_at(0.6)
-    assert "Nothing fits that leaves the task as it is; it is changed as was allowed." in plan.why
+    assert "Nothing fits without changing the task; it is changed as `allow` permits." in plan.why
     assert [change.effect for change in plan.changes if change.knob == "frozen_layers"] == ["the task itself"]
     assert len(deep.trainable_variables) == trained, "planning leaves the model as it was"
     deep.compile("adam", "mse")
@@ -239,7 +238,7 @@ def test_a_batch_that_cannot_be_cut_is_planned_whole_and_why_is_said(model):
     assert plan.recipe.remat != "none"
     assert {one.micro_batch for one in plan.frontier} == {64}
     assert all(recipe.micro_batch is None for recipe in plan.fallbacks)
-    assert "The batch cannot be cut: the model brings its own `train_step`." in plan.notes
+    assert "The batch cannot be split into micro-batches: the model brings its own `train_step`." in plan.notes
 
 
 def test_a_loss_without_a_reduction_is_planned_whole_before_keras_has_seen_a_batch(model):
@@ -261,7 +260,10 @@ def test_a_loss_of_kerass_that_may_couple_samples_is_noted_where_the_batch_is_cu
     model = keras.Model(model.inputs, model.outputs)
     for loss, is_noted in (("dice", True), ("sparse_categorical_crossentropy", False)):
         model.compile("adam", loss)
-        assert (f"Whether the loss '{loss}' can be cut" in " ".join(planner(40 * MIB, model).plan().notes)) == is_noted
+        assert (
+            f"Whether the loss '{loss}' can be computed in micro-batches"
+            in " ".join(planner(40 * MIB, model).plan().notes)
+        ) == is_noted
 
 
 def test_a_loss_of_the_users_own_is_noted_where_the_batch_is_cut(model):
@@ -270,7 +272,7 @@ def test_a_loss_of_the_users_own_is_noted_where_the_batch_is_cut(model):
 
     model = keras.Model(model.inputs, model.outputs)
     model.compile("adam", couples)
-    noted = "Whether the loss 'couples' can be cut is tried when training begins"
+    noted = "Whether the loss 'couples' can be computed in micro-batches is tried when training begins"
     assert noted in " ".join(planner(40 * MIB, model).plan().notes)
     assert noted not in " ".join(planner(4096 * MIB, model).plan().notes)
 
@@ -364,7 +366,7 @@ def test_a_model_without_a_graph_is_planned_by_its_estimates_alone():
 
 def test_every_card_gets_an_answer_without_an_estimate_each():
     scripted_cards = [find_card(name) for name in ("RTX 3060", "T4", "H200")]
-    question = Question(model=small_net(), batch_size=64, precision="auto")
+    question = PlanRequest(model=small_net(), batch_size=64, precision="auto")
     found = plan_for_cards(question, scripted_cards)
     assert [one.card.name for one in found] == ["RTX 3060", "T4", "H200"]
     assert all(one.option is not None for one in found)
@@ -375,7 +377,7 @@ def test_every_card_gets_an_answer_without_an_estimate_each():
 def test_the_largest_batch_is_planned_whole():
     plan = fitroom.plan(plain_net(), "max", budget="400MiB", gpu="L4")
     assert plan.micro_batch == plan.batch_size
-    assert f"{plan.batch_size} with as much as saves memory" in plan.notes[0]
+    assert f"{plan.batch_size} with as much recomputed as saves memory" in plan.notes[0]
 
 
 def test_a_model_that_was_built_by_calling_it_has_no_fixed_batch():

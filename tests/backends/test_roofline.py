@@ -7,7 +7,7 @@ from keras import layers
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.loading.source import ModelSource, load_model
 from fitroom.planning.roofline.step_time import StepTime
-from fitroom.planning.roofline.work import KINDS, work_of
+from fitroom.planning.roofline.work import KINDS, count_work
 from fitroom.remat.choice import Choice
 from fitroom.remat.graph import layer_graph
 
@@ -20,7 +20,7 @@ def small_model(*more):
 
 def counted(model):
     """Operations and elements by kind, those that are there."""
-    work = work_of(model, layer_graph(model))
+    work = count_work(model, layer_graph(model))
     operations, elements = work.operations.sum(axis=0), work.elements.sum(axis=0)
     return {
         kind: (int(operations[column]), int(elements[column])) for column, kind in enumerate(KINDS) if elements[column]
@@ -66,9 +66,9 @@ def test_reshaping_moves_nothing():
 
 def test_layers_that_are_frozen_save_their_share_of_the_backward_pass():
     model = small_model(layers.Conv2D(8, 3, name="first"), layers.ReLU(), layers.Conv2D(8, 3, name="second"))
-    assert list(work_of(model, layer_graph(model)).backward) == [1, 1.5, 2, 1.5, 2]
+    assert list(count_work(model, layer_graph(model)).backward) == [1, 1.5, 2, 1.5, 2]
     model.get_layer("first").trainable = False
-    assert list(work_of(model, layer_graph(model)).backward) == [0, 0, 1, 1.5, 2]
+    assert list(count_work(model, layer_graph(model)).backward) == [0, 0, 1, 1.5, 2]
 
 
 def test_a_model_whose_call_is_its_own_has_no_step_time():

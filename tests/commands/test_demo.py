@@ -27,7 +27,7 @@ def test_from_crash_to_trained(tmp_path):
     assert re.search(r"\b64 +[\d.]+ MiB +does NOT fit\b", estimate)
     assert "plan: micro-batch 32" in training
     assert "The whole batch of 64 needs" in training
-    assert "batch statistics (BatchNormalization sees 32 at once in place of 64 at once)" in training
+    assert "batch statistics (BatchNormalization sees 32 in place of 64)" in training
     assert training.count("BatchNormalization") == 1, "one fact is said once"
     assert "tulip/0000.jpg" in prediction
     assert "demo/run/report.html" in prediction

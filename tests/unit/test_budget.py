@@ -13,7 +13,7 @@ from fitroom.cards.overhead import context_bytes
 from fitroom.errors import InputError
 from fitroom.estimating.estimate import choose_card
 from fitroom.planning.max_batch import MaxBatch
-from fitroom.planning.room import room_of
+from fitroom.planning.target import choose_target
 
 MIB = 1024**2
 GIB = 1024**3
@@ -45,7 +45,7 @@ def test_a_card_in_this_machine_that_the_catalogue_lacks_is_estimated_as_the_def
 def test_without_a_card_a_plan_is_for_the_one_that_an_estimate_is_for(driver):
     driver(present=False)
     card, notes = choose_card(None)
-    room = room_of(None, None, "torch")
+    room = choose_target(None, None, "torch")
     assert (room.card, room.budget) == (card, Budget.of("T4", backend="torch"))
     assert room.notes == notes
     assert "--gpu names another" in notes[0]
@@ -53,15 +53,15 @@ def test_without_a_card_a_plan_is_for_the_one_that_an_estimate_is_for(driver):
 
 def test_where_a_framework_takes_less_than_the_card_gives_estimates_and_plans_say_so(monkeypatch):
     monkeypatch.delenv("XLA_CLIENT_MEM_FRACTION", raising=False)
-    (note,) = room_of(None, "RTX 3060", "jax").notes
+    (note,) = choose_target(None, "RTX 3060", "jax").notes
     assert note == (
         "JAX by itself takes 8.96 GiB of RTX 3060: estimates are for that. The card can give 11.17 GiB: plans are for "
         "that, and `fitroom train --budget 11.17GiB` or XLA_CLIENT_MEM_FRACTION=0.93 before JAX starts has it taken."
     )
     assert share_note(find_card("RTX 3060"), "torch") == ()
-    assert room_of("8GiB", "RTX 3060", "jax").notes == ()
+    assert choose_target("8GiB", "RTX 3060", "jax").notes == ()
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "0.95")
-    assert room_of(None, "RTX 3060", "jax").notes == ()
+    assert choose_target(None, "RTX 3060", "jax").notes == ()
 
 
 @pytest.mark.parametrize(

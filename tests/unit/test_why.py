@@ -7,19 +7,19 @@ import pytest
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
-from fitroom.planning.memory import Memory
-from fitroom.planning.room import Room
+from fitroom.planning.candidate_factory import CandidateFactory
+from fitroom.planning.explanation import explain_choice
+from fitroom.planning.memory_model import MemoryModel
 from fitroom.planning.search import Search
-from fitroom.planning.subject import Subject
+from fitroom.planning.target import Target
 from fitroom.planning.variant import Variant
-from fitroom.planning.why import why_this
 from fitroom.recipe import Remat
 from sample_estimates import MIB, small_estimate
 
 FLOAT32, BFLOAT16 = Variant(precision="float32"), Variant(precision="mixed_bfloat16")
 KEPT = SimpleNamespace(peak_bytes=10 * MIB, segments=())
 RECOMPUTED = SimpleNamespace(peak_bytes=8 * MIB, segments=("stem to head",))
-COVERS = SimpleNamespace(
+REMAT_CHOICES = SimpleNamespace(
     none=KEPT,
     blocks=RECOMPUTED,
     tightest=RECOMPUTED,
@@ -29,7 +29,7 @@ COVERS = SimpleNamespace(
 
 
 def seconds_of(recomputing=0.014, bfloat16=0.9):
-    """A second and a little for each part; what recomputing adds to it, and what becomes of it in bfloat16."""
+    """A second and a little for each micro-batch; what recomputing adds to it, and what becomes of it in bfloat16."""
 
     def seconds(*, batch_size, micro_batch, precision, jit, segments):
         plain = 1 + 0.001 * -(-batch_size // micro_batch) + (recomputing if segments else 0)
@@ -38,45 +38,45 @@ def seconds_of(recomputing=0.014, bfloat16=0.9):
     return seconds
 
 
-def search_of(seconds, *, usable_mib=450, variants=(FLOAT32,), spares_statistics=True):
-    """A batch of 256: in 450 MiB 43 fit at once, and 52 with a segment recomputed."""
-    subjects = [
-        Subject(
+def search_of(seconds, *, usable_mib=450, variants=(FLOAT32,), protects_statistics=True):
+    """A batch of 256: in 450 MiB micro-batch 43 fits, and 52 with a segment recomputed."""
+    factories = [
+        CandidateFactory(
             variant=variant,
             batch_size=256,
             may_recompute=True,
-            may_cut=True,
+            may_split=True,
             weights_bytes=0,
             resident_bytes=0,
-            covers=COVERS,
+            remat_choices=REMAT_CHOICES,
             seconds=seconds,
         )
         for variant in variants
     ]
     return Search(
-        subjects=subjects,
+        factories=factories,
         own=FLOAT32,
-        room=Room(budget=Budget(bytes=int(usable_mib * MIB / 0.97), source="given"), card=find_card("L4")),
+        target=Target(budget=Budget(bytes=int(usable_mib * MIB / 0.97), source="given"), card=find_card("L4")),
         estimate=lambda candidate: replace(
             small_estimate(), required_bytes=candidate.counted_bytes, peak_bytes=candidate.counted_bytes
         ),
-        memory=Memory("jax"),
+        memory=MemoryModel("jax"),
         has_statistics=True,
-        spares_statistics=spares_statistics,
+        protects_statistics=protects_statistics,
     )
 
 
 def planned(search):
     chosen = search.run()
-    return chosen.candidate.micro_batch, str(chosen.candidate.remat), why_this(search, chosen)
+    return chosen.candidate.micro_batch, str(chosen.candidate.remat), explain_choice(search, chosen)
 
 
-def test_what_is_a_little_faster_with_fewer_samples_at_once_is_named():
+def test_what_is_a_little_faster_with_a_smaller_micro_batch_is_named():
     size, remat, why = planned(search_of(seconds_of()))
     assert (size, remat) == (52, "1 segment")
     assert (
-        " 43 samples at once with nothing recomputed would be 1.3 % faster; within 2 %, the recipe with more samples "
-        "at once is preferred." in why
+        " Micro-batch 43 with nothing recomputed would be 1.3 % faster; within 2 %, the recipe with the larger "
+        "micro-batch is preferred." in why
     )
 
 
@@ -107,25 +107,25 @@ def test_nothing_is_said_where_nothing_faster_was_passed_over(search, taken):
 
 
 def test_too_few_samples_for_statistics_are_not_what_was_passed_over_for_being_close():
-    tight = {"usable_mib": 135}  # 13 at once, and 16 with a segment recomputed
+    tight = {"usable_mib": 135}  # micro-batch 13, and 16 with a segment recomputed
     size, _, why = planned(search_of(seconds_of(), **tight))
     assert size == 16
-    assert "BatchNormalization learns worse from fewer than 16." in why
+    assert "BatchNormalization learns worse from fewer than 16 samples." in why
     assert "preferred" not in why
-    size, _, why = planned(search_of(seconds_of(), **tight, spares_statistics=False))
+    size, _, why = planned(search_of(seconds_of(), **tight, protects_statistics=False))
     assert size == 16
-    assert "13 samples at once with nothing recomputed would be 1.0 % faster; within 2 %" in why
+    assert "Micro-batch 13 with nothing recomputed would be 1.0 % faster; within 2 %" in why
 
 
 def test_times_of_the_device_are_compared_with_each_other_only():
     search = search_of(seconds_of())
     search.run()
-    alike = search.timed(lambda candidate: 3.0)
-    assert "preferred" not in why_this(search, alike)
+    alike = search.time_fastest(lambda candidate: 3.0)
+    assert "preferred" not in explain_choice(search, alike)
     search = search_of(seconds_of())
     search.run()
-    slower = search.timed(lambda candidate: 3 * candidate.seconds)
-    assert "43 samples at once with nothing recomputed would be 1.3 % faster" in why_this(search, slower)
+    slower = search.time_fastest(lambda candidate: 3 * candidate.seconds)
+    assert "Micro-batch 43 with nothing recomputed would be 1.3 % faster" in explain_choice(search, slower)
 
 
 def test_what_a_guess_says_is_faster_is_named_where_no_estimate_could_be_spent_on_it(monkeypatch):
@@ -134,8 +134,8 @@ def test_what_a_guess_says_is_faster_is_named_where_no_estimate_could_be_spent_o
     size, _, why = planned(search)
     assert size == 22, "a size that surely fits, to learn from"
     assert (
-        " 43 samples at once with nothing recomputed would be 0.6 % faster, by a guess of its memory that no estimate "
-        "has checked." in why
+        " Micro-batch 43 with nothing recomputed would be 0.6 % faster, but its memory is only predicted: no estimate "
+        "has confirmed it." in why
     )
 
 
@@ -143,13 +143,13 @@ def test_what_the_reasons_name_as_faster_is_on_the_frontier_and_faster_there(mon
     monkeypatch.setattr("fitroom.planning.candidates.CLEARLY_LESS", 0.5)  # most are nearly alike, and left out
     search = search_of(seconds_of())
     chosen = search.run()
-    assert "43 samples at once with nothing recomputed would be 1.3 % faster" in why_this(search, chosen)
-    named = [one for one in search.frontier(chosen) if one.candidate.micro_batch == 43]
+    assert "Micro-batch 43 with nothing recomputed would be 1.3 % faster" in explain_choice(search, chosen)
+    named = [one for one in search.find_frontier(chosen) if one.candidate.micro_batch == 43]
     assert [(one.candidate.recomputes, one.seconds < chosen.seconds) for one in named] == [(False, True)]
 
 
 def test_the_next_fallback_is_on_the_frontier():
     search = search_of(seconds_of(), usable_mib=9000)
     chosen = search.run()
-    fallback = search.smaller_than(chosen.candidate)[0]
-    assert fallback.key in [one.candidate.key for one in search.frontier(chosen)]
+    fallback = search.find_fallbacks(chosen.candidate)[0]
+    assert fallback.key in [one.candidate.key for one in search.find_frontier(chosen)]

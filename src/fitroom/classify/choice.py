@@ -6,7 +6,7 @@ from typing import Any
 
 from fitroom.classify.options import TrainOptions
 from fitroom.classify.precision import Precision
-from fitroom.planning.identity import model_digest, renamed
+from fitroom.planning.identity import model_digest, rename_segments
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
 from fitroom.report.plan.words import format_recipe
@@ -76,7 +76,7 @@ class Choice:
 
         def here(recipe: Recipe) -> Recipe:
             remat = recipe.remat
-            return replace(recipe, remat=renamed(remat, before, now)) if isinstance(remat, Remat) else recipe
+            return replace(recipe, remat=rename_segments(remat, before, now)) if isinstance(remat, Remat) else recipe
 
         fallbacks = tuple(map(here, self.plan.fallbacks))
         return replace(self.plan, recipe=here(self.plan.recipe), fallbacks=fallbacks, model_digest=now)

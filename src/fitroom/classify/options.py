@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.keras_model.loading.function import is_function
-from fitroom.planning.variant import ALLOWABLE, KEEPABLE, knobs_of
+from fitroom.planning.request import ALLOWABLE, KEEPABLE, parse_knobs
 from fitroom.recipe import PRECISIONS
 from fitroom.runs.place import check_fields
 
@@ -105,7 +105,7 @@ class TrainOptions:
                 words = ", ".join(map(str, filter(None, known)))
                 raise InputError(f"`{name}` must be one of {words}. Received: {getattr(self, name)!r}.")
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
-            knobs = knobs_of(name, getattr(self, name), known)
+            knobs = parse_knobs(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
         if self.learning_rate is not None and not math.isfinite(self.learning_rate):
             raise InputError(

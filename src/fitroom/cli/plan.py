@@ -13,7 +13,7 @@ from fitroom.cli.completing import complete_models
 from fitroom.cli.knob_names import knob_names
 from fitroom.cli.output import progress, stdout_for_results
 from fitroom.errors import InputError
-from fitroom.planning.variant import ALLOWABLE, KEEPABLE
+from fitroom.planning.request import ALLOWABLE, KEEPABLE
 
 ALL = "all"
 _EPILOG = (

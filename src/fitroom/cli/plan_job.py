@@ -18,10 +18,9 @@ from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.cards import CardPlan, plan_for_cards
 from fitroom.planning.option import Option
 from fitroom.planning.plan import plan
-from fitroom.planning.planner import AUTO, Question
+from fitroom.planning.request import ALLOWABLE, AUTO, KEEPABLE, PlanRequest, parse_knobs
 from fitroom.planning.result import Plan
-from fitroom.planning.room import room_of
-from fitroom.planning.variant import ALLOWABLE, KEEPABLE, knobs_of
+from fitroom.planning.target import choose_target
 from fitroom.recipe import PRECISIONS
 
 Say = Callable[[str], None]
@@ -54,7 +53,7 @@ class PlanJob:
     def run(self, backend: str | None, say: Say) -> Plan:
         """The plan. `say` hears what is under way."""
         backend = self._start(backend)
-        room = room_of(self.budget, self.gpu, backend)
+        room = choose_target(self.budget, self.gpu, backend)
         check_nvidia(room.card)
         if self.probe:
             _check_is_here(room.card)
@@ -82,16 +81,16 @@ class PlanJob:
         if found := recall(key, read):
             return found
         question = self._question(say)
-        keep, allow = knobs_of("keep", self.keep, KEEPABLE), knobs_of("allow", self.allow, ALLOWABLE)
+        keep, allow = parse_knobs("keep", self.keep, KEEPABLE), parse_knobs("allow", self.allow, ALLOWABLE)
         with known_sizes(sequence_length=self.sequence_length):
-            found = plan_for_cards(Question(**question | {"keep": keep, "allow": allow}), say=say)
+            found = plan_for_cards(PlanRequest(**question | {"keep": keep, "allow": allow}), say=say)
         remember(key, [each.to_dict() for each in found])
         return found
 
     def _start(self, backend: str | None) -> str:
         """Settle the backend, and tell what can be told to be wrong before anything slow is imported."""
-        knobs_of("keep", self.keep, KEEPABLE)
-        knobs_of("allow", self.allow, ALLOWABLE)
+        parse_knobs("keep", self.keep, KEEPABLE)
+        parse_knobs("allow", self.allow, ALLOWABLE)
         if self.precision not in (None, AUTO, *PRECISIONS):
             known = f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), (AUTO, *PRECISIONS), more=known)

@@ -24,7 +24,7 @@ from fitroom.cli.views import open_view
 from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterrupted
 from fitroom.keras_model.loading.source import check_model
 from fitroom.keras_model.optimizers import check_optimizer
-from fitroom.planning.variant import ALLOWABLE, KEEPABLE
+from fitroom.planning.request import ALLOWABLE, KEEPABLE
 
 _EPILOG = (
     "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "

@@ -1,4 +1,4 @@
-"""A recipe on its way into a plan: what the rules count for it, before any estimate."""
+"""Candidates for a plan, what they take, and the rules by which one is chosen."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,82 +12,88 @@ from fitroom.remat.segment import Segment
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One variant with a micro-batch and segments."""
+    """A variant with a micro-batch and remat segments, before any estimate."""
 
     variant: Variant
     batch_size: int
     micro_batch: int
     remat: str | Remat
-    """As a recipe says it."""
+    """The value for the recipe."""
 
     segments: tuple[Segment, ...] = ()
     counted_bytes: int
-    """By rules that hold for any framework; `Memory` knows what a framework makes of them."""
+    """Counted by rules that hold for any framework; `MemoryModel` predicts what a framework takes."""
 
     seconds: float
-    """Of one optimizer step, by the roofline of the card; of a model whose work cannot be counted, good for comparing
-    its recipes and nothing else."""
+    """The predicted time of one optimizer step. For a model whose work cannot be counted it puts the candidates in
+    order and means nothing else."""
 
     timed: bool = False
     """Whether the seconds were measured on the device."""
 
     @property
     def recomputes(self) -> bool:
-        """Whether anything is computed again."""
+        """Whether anything is recomputed."""
         return self.remat != "none"
 
     @property
     def is_whole(self) -> bool:
-        """Whether the batch goes to the device at once."""
+        """Whether the batch is one micro-batch."""
         return self.micro_batch >= self.batch_size
 
     @property
     def recipe(self) -> Recipe:
-        """For `fit` and `estimate`."""
+        """The recipe for `fit` and `estimate`."""
         return self.variant.recipe(micro_batch=None if self.is_whole else self.micro_batch, remat=self.remat)
 
     @property
     def key(self) -> Any:
-        """What tells it from others."""
+        """The same for two candidates with the same recipe, different otherwise."""
         return self.variant, self.micro_batch, str(self.remat) if not self.segments else self.segments
 
 
 FEW_SAMPLES = 16
-"""Fewer at once are few for statistics over a batch."""
+"""A smaller micro-batch has too few samples for good batch statistics."""
 
 ABOUT_AS_FAST = 1.02
+"""Candidates within this factor of the fastest count as equally fast: what they change then decides."""
 
 CLEARLY_LESS = 0.88
-"""Of the memory: what the next on the frontier takes of the one before it."""
+"""The share of the memory of the one before it that the next candidate on the frontier may take."""
 
 _SEVERITY = {effect: place for place, effect in enumerate(get_args(Effect))}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
-    """A candidate with what it takes, as far as that is known."""
+class PricedCandidate:
+    """A candidate with what it takes: estimated, or predicted from the estimates of others."""
 
     candidate: Candidate
     required_bytes: int
     peak_bytes: int
     confirmed: bool
+    """Whether its memory was estimated at its real size."""
+
     fits: bool
     changes: tuple[Change, ...]
 
     @property
     def severity(self) -> int:
-        """Of the gravest change; 0: nothing."""
+        """The rank of the most serious effect of its changes; 0: nothing."""
         return max((_SEVERITY[change.effect] for change in self.changes), default=0)
 
     @property
     def seconds(self) -> float:
-        """Of one optimizer step."""
+        """The time of one optimizer step."""
         return self.candidate.seconds
 
 
-def best_of(found: Iterable[Priced], *, spares_statistics: bool) -> Priced | None:
-    """The one to take of those that fit."""
-    acceptable = _acceptable(found, spares_statistics=spares_statistics)
+def choose_best(found: Iterable[PricedCandidate], *, protects_statistics: bool) -> PricedCandidate | None:
+    """Return the candidate to take of those that fit; None where none fits.
+
+    Of those about as fast as the fastest it is the one that changes least, then the one with the largest micro-batch.
+    """
+    acceptable = _filter_acceptable(found, protects_statistics=protects_statistics)
     if not acceptable:
         return None
     fastest = min(one.seconds for one in acceptable)
@@ -95,31 +101,33 @@ def best_of(found: Iterable[Priced], *, spares_statistics: bool) -> Priced | Non
     return min(near, key=lambda one: (one.severity, -one.candidate.micro_batch, one.seconds))
 
 
-def passed_over(found: Iterable[Priced], chosen: Priced, *, spares_statistics: bool) -> Priced | None:
-    """The fastest that could have been taken, where it is faster than the chosen one.
+def find_faster(
+    found: Iterable[PricedCandidate], chosen: PricedCandidate, *, protects_statistics: bool
+) -> PricedCandidate | None:
+    """Return the fastest candidate that could have been taken in place of the chosen one; None where there is none.
 
-    It was guessed to fit and not proven, unless the chosen one is about as fast and was preferred to it.
+    Either its memory is predicted and not confirmed, or it is about as fast and the rules prefer the chosen one.
     """
-    acceptable = _acceptable(found, spares_statistics=spares_statistics)
+    acceptable = _filter_acceptable(found, protects_statistics=protects_statistics)
     fastest = min(acceptable, key=lambda one: one.seconds, default=chosen)
     if fastest.seconds >= chosen.seconds:
         return None
-    is_preferred = best_of((fastest, chosen), spares_statistics=spares_statistics) is chosen
+    is_preferred = choose_best((fastest, chosen), protects_statistics=protects_statistics) is chosen
     return fastest if is_preferred or not fastest.confirmed else None
 
 
-def has_enough(candidate: Candidate) -> bool:
-    """Whether there are enough samples at once for statistics over them."""
+def has_enough_samples(candidate: Candidate) -> bool:
+    """Whether the micro-batch is large enough for batch statistics."""
     return candidate.is_whole or candidate.micro_batch >= FEW_SAMPLES
 
 
-def frontier_of(found: Sequence[Priced]) -> list[Priced]:
-    """Those that no other beats in memory, speed and what it changes all at once, the fastest first.
+def find_frontier(found: Sequence[PricedCandidate]) -> list[PricedCandidate]:
+    """Return the candidates that no other beats in memory, speed and changes together, the fastest first.
 
-    Of many that are nearly alike one is enough; what was estimated at its real size always stays.
+    Of several that take nearly the same memory one stays; a confirmed one need not take clearly less than the others.
     """
     in_order = sorted(found, key=lambda one: (one.seconds, one.required_bytes, one.severity))
-    kept: list[Priced] = []
+    kept: list[PricedCandidate] = []
     for one in in_order:
         less = 1.0 if one.confirmed else CLEARLY_LESS
         others = [other.required_bytes for other in kept if other.severity <= one.severity]
@@ -128,9 +136,9 @@ def frontier_of(found: Sequence[Priced]) -> list[Priced]:
     return kept
 
 
-def _acceptable(found: Iterable[Priced], *, spares_statistics: bool) -> list[Priced]:
-    """Those that fit; of them those with enough samples at once, where that matters and there are any."""
+def _filter_acceptable(found: Iterable[PricedCandidate], *, protects_statistics: bool) -> list[PricedCandidate]:
+    """Return those that fit; where statistics are protected, only those with enough samples if there are any."""
     fitting = [one for one in found if one.fits]
-    if spares_statistics:
-        return [one for one in fitting if has_enough(one.candidate)] or fitting
+    if protects_statistics:
+        return [one for one in fitting if has_enough_samples(one.candidate)] or fitting
     return fitting

@@ -9,7 +9,7 @@ from fitroom.errors import InputError, ModelError
 from fitroom.input_sizes import InputShape
 from fitroom.keras_model.freezing import layers_with_weights, num_frozen
 from fitroom.keras_model.layers import precision_of
-from fitroom.planning.identity import difference, model_digest, renamed
+from fitroom.planning.identity import describe_difference, model_digest, rename_segments
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
 from fitroom.remat.graph import functional_of
@@ -91,7 +91,7 @@ def _check_frozen(plan: Plan, model: Any) -> None:
 
 
 def _check_model(plan: Plan, model: Any, own: str) -> None:
-    differs = difference(plan.model_digest, own)
+    differs = describe_difference(plan.model_digest, own)
     if differs is not None:
         raise ModelError(
             f"The plan was made for another model. Expected: {plan.model!r}. Received: {model.name!r} ({differs}).",
@@ -121,7 +121,7 @@ def _carried_out(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
     return Recipe(
         precision=recipe.precision if recipe.precision != precision_of(model) else None,
         jit=recipe.jit,
-        remat=renamed(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
+        remat=rename_segments(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
         micro_batch=recipe.micro_batch if (recipe.micro_batch or plan.batch_size) < plan.batch_size else None,
     )
 

@@ -5,9 +5,9 @@ import pytest
 
 import fitroom
 from fitroom.memory.step import NO_LIMIT_BYTES
-from fitroom.planning.max_batch import LargestBatch
+from fitroom.planning.largest_batch import LargestBatch
 from fitroom.planning.result import Plan
-from fitroom.planning.room import room_of
+from fitroom.planning.target import choose_target
 from fitroom.planning.variant import Variant
 from fitroom.recipe import Recipe
 from planning_models import MIB, dense_net, residual_net
@@ -46,7 +46,7 @@ def test_the_largest_batch_fits_as_it_is_and_not_by_what_xla_would_recompute_und
     x = keras.layers.BatchNormalization()(keras.layers.Conv2D(8, 3, padding="same", activation="relu")(x))
     x = keras.layers.Conv2D(16, 3, padding="same", activation="relu")(keras.layers.MaxPooling2D()(x))
     model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.GlobalAveragePooling2D()(x)))
-    room = room_of("64MiB", "T4", "jax")
+    room = choose_target("64MiB", "T4", "jax")
     search = LargestBatch(model, room, Variant(precision="float32"), optimizer=None, loss=None, say=lambda _: None)
     found = fitroom.estimate(model, search.plain(), recipe=Recipe(remat="none"), gpu="T4", limit=NO_LIMIT_BYTES)
     assert 0.9 * room.usable_bytes < found.required_bytes <= room.usable_bytes

@@ -1,4 +1,4 @@
-"""The ways to recompute one model, each looked for once."""
+"""The ways to recompute one model, each searched for once."""
 
 from functools import cached_property
 from typing import Any
@@ -10,19 +10,19 @@ from fitroom.remat.cover import Cover, cover_of
 from fitroom.remat.graph import functional_of
 
 _STEP = 1.01
-"""Budgets that differ by less are one: a search for each would be time spent on nothing."""
+"""Budgets that differ by a smaller factor share one search, because their results hardly differ."""
 
 
-class Covers:
-    """Of a model in one precision."""
+class RematChoices:
+    """The choices of remat segments of one model in one precision, each with its peak and its operations."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._within: dict[int, Cover | None] = {}
 
     @classmethod
-    def of_model(cls, model: Any, precision: str) -> "Covers | None":
-        """None where the layers form no graph."""
+    def of_model(cls, model: Any, precision: str) -> "RematChoices | None":
+        """The choices for a model; None where its layers form no graph."""
         if functional_of(model) is None:
             return None
         with in_precision(model, precision):
@@ -32,22 +32,22 @@ class Covers:
 
     @cached_property
     def none(self) -> Cover:
-        """Nothing recomputed."""
+        """The choice that recomputes nothing."""
         return cover_of(self._choice.chain, ())
 
     @cached_property
     def blocks(self) -> Cover:
-        """As `remat="blocks"` has it."""
+        """The segments that `remat="blocks"` stands for."""
         return self._choice.cover("blocks")
 
     @cached_property
     def tightest(self) -> Cover:
-        """As little memory as recomputing can do with."""
+        """The segments with the smallest peak of all."""
         search = self._choice.search
         return cover_of(self._choice.chain, search.cheapest(search.smallest_peak_bytes) or ())
 
     def within(self, sample_bytes: int) -> Cover | None:
-        """The least recomputed with so many bytes a sample, or None where nothing does."""
+        """The segments that recompute least within so many bytes a sample; None where none are small enough."""
         if sample_bytes < self.tightest.peak_bytes:
             return None
         step = 0
@@ -59,5 +59,5 @@ class Covers:
         return self._within[step]
 
     def named(self, cover: Cover) -> Remat | str:
-        """As a recipe says it."""
+        """The `remat` of a recipe that recomputes these segments."""
         return self._choice.named(cover) if cover.segments else "none"

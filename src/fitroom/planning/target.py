@@ -1,4 +1,4 @@
-"""For which card and how many bytes a plan is."""
+"""The card and the budget that a plan is for."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from fitroom.errors import UnknownNameError
 from fitroom.estimating.estimate import choose_card
 from fitroom.units import format_bytes
 
-RESERVED_PART = 0.03
-"""Of the budget, left free: validation and saving leave small blocks between the large ones, and what is planned for
-is not all that ever happens. Running out costs a compile or more."""
+RESERVED_SHARE = 0.03
+"""The share of the budget that stays free. Validation and saving leave small blocks between the large ones, and a run
+may do more than was planned for. Running out of memory costs one compile or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """What there is to train in."""
+class Target:
+    """A card with a budget."""
 
     budget: Budget
     card: Card
@@ -24,19 +24,22 @@ class Room:
 
     @property
     def reserve_bytes(self) -> int:
-        """What is left free on purpose."""
-        return int(RESERVED_PART * self.budget.bytes)
+        """The part of the budget that stays free on purpose."""
+        return int(RESERVED_SHARE * self.budget.bytes)
 
     @property
     def usable_bytes(self) -> int:
-        """What a step may require."""
+        """The most that a step may require."""
         return self.budget.bytes - self.reserve_bytes
 
 
-def room_of(budget: Budget | int | str | None, gpu: str | Card | None, backend: str) -> Room:
-    """A card, a size, both (that card, capped), or neither: the card in this machine, or as for an estimate a T4."""
+def choose_target(budget: Budget | int | str | None, gpu: str | Card | None, backend: str) -> Target:
+    """Return the target that a budget and a card mean together.
+
+    Both: that card, capped. Neither: the card in this machine or else a T4, as for an estimate.
+    """
     if gpu is None and isinstance(budget, str):
-        gpu = _card_named(budget)
+        gpu = _find_named_card(budget)
     card, notes = choose_card(gpu)
     if budget is None:
         from fitroom.cards.nvml import live_gpus
@@ -44,17 +47,17 @@ def room_of(budget: Budget | int | str | None, gpu: str | Card | None, backend: 
         notes = (*notes, *share_note(card, backend))
         is_here = gpu is None and bool(live_gpus())
         found = Budget.of(None if is_here else card.name, backend=backend)
-        return Room(budget=found, card=card, notes=notes)
+        return Target(budget=found, card=card, notes=notes)
     asked = Budget.of(budget, backend=backend)
     if gpu is not None:
         whole = Budget.of(card.name, backend=backend)
         if asked.bytes > whole.bytes:
             notes = (*notes, f"{format_bytes(asked.bytes)} is more than {card.name} has for training.")
             asked = whole
-    return Room(budget=asked, card=card, notes=notes)
+    return Target(budget=asked, card=card, notes=notes)
 
 
-def _card_named(text: str) -> Card | None:
+def _find_named_card(text: str) -> Card | None:
     try:
         return find_card(text)
     except UnknownNameError:
