@@ -27,7 +27,7 @@ from fitroom.backends.jax.train import transfer as sending
 from fitroom.backends.jax.train.programs import keep_programs
 from fitroom.backends.jax.train.state import last_first, of_last_first, read
 from fitroom.backends.jax.train.stepper import JaxStepper
-from fitroom.backends.undisturbed import undisturbed
+from fitroom.backends.signals import defer_signals
 from fitroom.batch import Batch, cut_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
@@ -293,7 +293,7 @@ def test_the_next_batch_is_sent_before_a_step_if_that_has_room(spare_bytes, is_s
     card = device_with(bytes_limit=program.needed_bytes + next_bytes + spare_bytes, bytes_in_use=0, pool_bytes=0)
     monkeypatch.setattr(jax, "local_devices", lambda: [card])
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     sent.clear()
     plant(stepper, lambda compiled, *arguments: sent.append("step") or compiled(*arguments))
     stepper.train(first, 7)
@@ -318,7 +318,7 @@ def test_what_was_sent_goes_when_it_lies_in_the_way_of_the_step(sent, monkeypatc
         }
 
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform="gpu", id=0, memory_stats=counted)])
     stepper._sending.take(first)
     stepper._sending.send_next(program.needed_bytes)
@@ -332,7 +332,7 @@ def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatc
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     stepper._sending.take(first)
     monkeypatch.setattr(sending, "_moved", lambda batch: raise_at_the_call(None, None, None))
     stepper._sending.send_next(0)
@@ -344,7 +344,7 @@ def test_on_the_cpu_no_batch_is_held_on_to(jit):
     stepper = JaxStepper(dense(), jit=jit)
     for size in (FIRST, LATER):
         batch = dense_batch(size)
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
         gone = weakref.ref(batch)
         stepper.train(batch, 7)
         del batch
@@ -356,12 +356,12 @@ def test_a_pause_gives_back_what_was_sent(sent, monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
     stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     stepper.train(first, 7)
     assert stepper._sending._sent[0] is second
     stepper.pause()
     assert stepper._sending._sent is None
-    assert stepper._sending.coming.after(first) is None
+    assert stepper._sending.coming.next_after(first) is None
 
 
 def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
@@ -539,7 +539,7 @@ def test_held_back_signals_go_to_the_handlers_there_were():
     came = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
-        with undisturbed():
+        with defer_signals():
             signal.raise_signal(signal.SIGTERM)
             assert not came
         assert came == [signal.SIGTERM]

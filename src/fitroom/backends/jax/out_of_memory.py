@@ -2,7 +2,7 @@
 
 import jax
 
-from fitroom.backends.oom_text import recognise
+from fitroom.backends.out_of_memory import recognise
 from fitroom.errors import NoRoomError
 
 

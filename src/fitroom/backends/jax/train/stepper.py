@@ -26,7 +26,7 @@ from fitroom.backends.jax.train.state import (
     write,
 )
 from fitroom.backends.jax.train.transfer import Sending
-from fitroom.backends.undisturbed import undisturbed
+from fitroom.backends.signals import defer_signals
 from fitroom.batch import Batch, StepName, cut_sizes
 from fitroom.errors import StateLostError
 from fitroom.keras_model.build import build
@@ -123,7 +123,7 @@ class JaxStepper:
             outputs, non_trainable = self._outputs(state, part)
             found.append(outputs)
             state = (state[0], list(non_trainable))
-        with undisturbed():
+        with defer_signals():
             write(variables[1:], state[1:])
         return join_parts(found, [part.size for part in parts])
 
@@ -142,9 +142,9 @@ class JaxStepper:
         """The outputs of several batches of `predict`."""
         return join(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def prefetch(self, batch: Batch) -> Batch:
         """The batch as it is: the one before it has it sent."""
-        self._sending.coming.expect(batch)
+        self._sending.coming.add(batch)
         return batch
 
     def pause(self) -> None:
@@ -177,11 +177,11 @@ class JaxStepper:
         with self._tidied():
             if not self._jit:
                 logs, new_state = jax.block_until_ready(step(state, data))
-                with undisturbed():
+                with defer_signals():
                     write(variables, new_state)
                 return dict(logs)
             program = self._programs.get(name, step, state, data, donated=donated)
-        with undisturbed():
+        with defer_signals():
             # What ran once runs again: the host prepares the next step while it does. There is a look at the room
             # first, and where a step under way takes it, another look when that is done.
             ahead = program.overlaps and donated

@@ -8,7 +8,7 @@ import jax
 
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.train.room import has_free, has_room
-from fitroom.backends.queue import Coming
+from fitroom.backends.prefetch import PrefetchQueue
 from fitroom.batch import Batch
 
 
@@ -16,14 +16,14 @@ class Sending:
     """The way to the device that JAX trains on."""
 
     def __init__(self) -> None:
-        self.coming = Coming()
+        self.coming = PrefetchQueue()
         self._following: Batch | None = None
         self._sent: tuple[Batch, Batch] | None = None
         """A batch of the host, and the same on the card or on its way."""
 
     def take(self, batch: Batch) -> Batch:
         """The batch on the device, all of it there: what fails later would fail in the step."""
-        following = self.coming.after(batch)
+        following = self.coming.next_after(batch)
         self._following = None if jax.default_backend() == "cpu" else following  # the CPU is no place but the host
         sent, self._sent = self._sent, None
         moved = sent[1] if sent is not None and sent[0] is batch else _moved(batch)
@@ -57,7 +57,7 @@ class Sending:
 
     def end(self) -> None:
         """No batch follows."""
-        self.coming.end()
+        self.coming.clear()
         self._following = None
         self.drop()
 
