@@ -25,7 +25,7 @@ _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class JaxScopes:
+class JaxScopeReader:
     """Reads the scopes of one step."""
 
     layer_names: frozenset[str]

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.targets import target_description
 from fitroom.memory import cache

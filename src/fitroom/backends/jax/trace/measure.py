@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.live import card_in_this_machine
 from fitroom.cards.nvml import LiveGpu

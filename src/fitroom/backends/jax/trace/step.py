@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import keras
 
-from fitroom.backends.jax.trace.attribution import JaxScopes
+from fitroom.backends.jax.trace.attribution import JaxScopeReader
 from fitroom.backends.jax.train.micro_batches import CutStep
 from fitroom.backends.jax.train.recompute import recomputed
 from fitroom.backends.jax.train.state import last_first, of_last_first
-from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import Argument
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError
 from fitroom.keras_model.layers import layer_names, owners_of_slots, owners_of_variables
@@ -43,10 +43,10 @@ class JaxStep:
         return sum(argument.size_bytes for argument in self.arguments if argument.kind == "input")
 
     @property
-    def scopes(self) -> JaxScopes:
+    def scopes(self) -> JaxScopeReader:
         """Reads the names of the step's operations."""
         training = any(argument.kind == "optimizer" for argument in self.arguments)
-        return JaxScopes(layer_names=self.layer_names, training=training)
+        return JaxScopeReader(layer_names=self.layer_names, training=training)
 
     def exported(self) -> Any:
         """The step lowered for NVIDIA GPUs, as a `jax.export.Exported`."""

@@ -11,9 +11,8 @@ from fitroom.backends.jax.trace.jaxpr.primitives import LOOP_CARRY
 from fitroom.backends.jax.trace.jaxpr.program import Program, program_of
 from fitroom.backends.jax.trace.jaxpr.schedule import held_lifetimes, lifetimes, thrifty_order
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.argument import Argument
-from fitroom.backends.xla.attribution import aligned
-from fitroom.backends.xla.scopes import KIND_OF_PHASE
+from fitroom.backends.xla.attribution import KIND_OF_PHASE, Argument
+from fitroom.backends.xla.timeline import align_bytes
 from fitroom.memory.timeline import Buffer, Kind, Moment, Timeline
 
 TYPICAL_ERROR = 0.0456
@@ -53,8 +52,8 @@ def _fused_timeline(view: "_View") -> Timeline:
     thrifty = Kernels(thrifty_order(found), found.sizes_bytes)
     # XLA, too, tries several orders and takes the one with the lowest peak.
     timeline = min((view.timeline(kernels) for kernels in (found, thrifty)), key=lambda timeline: timeline.peak_bytes)
-    temporary_bytes = timeline.peak_bytes - sum(aligned(argument.size_bytes) for argument in view.arguments)
-    unseen_bytes = aligned(temporary_bytes * UNSEEN_PERCENT // 100)
+    temporary_bytes = timeline.peak_bytes - sum(align_bytes(argument.size_bytes) for argument in view.arguments)
+    unseen_bytes = align_bytes(temporary_bytes * UNSEEN_PERCENT // 100)
     unseen = Buffer(size_bytes=unseen_bytes, kind="other", layer=None, first=0, last=len(timeline.moments) - 1)
     return replace(timeline, buffers=(*timeline.buffers, unseen))
 
@@ -88,7 +87,10 @@ class _View:
             first = 0 if kernel.operation.name == LOOP_CARRY else number
             for value in kernel.writes:
                 if value not in self.in_place:
-                    size_bytes, last = aligned(found.sizes_bytes[value]), end if value in results else lived[value][1]
+                    size_bytes, last = (
+                        align_bytes(found.sizes_bytes[value]),
+                        end if value in results else lived[value][1],
+                    )
                     buffers.append(Buffer(size_bytes=size_bytes, kind=kind, layer=layer, first=first, last=last))
             if kernel.operation.bodies:
                 size_bytes = max(map(_round_bytes, kernel.operation.bodies))
@@ -109,7 +111,8 @@ class _View:
         constants = [self.program.sizes_bytes[value] for value in self.program.constants]
         standing = [*self.arguments, *(Argument(size_bytes=size, kind="other", layer=None) for size in constants)]
         return [
-            Buffer(size_bytes=aligned(a.size_bytes), kind=a.kind, layer=a.layer, first=0, last=end) for a in standing
+            Buffer(size_bytes=align_bytes(a.size_bytes), kind=a.kind, layer=a.layer, first=0, last=end)
+            for a in standing
         ]
 
 
