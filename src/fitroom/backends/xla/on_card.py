@@ -1,7 +1,7 @@
 """What a step takes on a card beyond the layout that XLA makes without one.
 
 Two things depend on the card: which matrix products go to cuBLAS, which has a workspace, and which buffers are filled
-before a convolution that has one. XLA learns that by timing kernels on the card; without a card it is told here by rules,
+before a convolution that has one. XLA learns that by timing kernels on the card. Without a card these rules tell it,
 which were found on an H200.
 """
 
