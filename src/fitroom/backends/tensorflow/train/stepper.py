@@ -11,7 +11,7 @@ from fitroom.backends.tensorflow.device import release
 from fitroom.backends.tensorflow.train.host import HOST, as_tensors, concatenate, cut, first_part, is_of_arrays, on_host
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.backends.tensorflow.train.programs import Program
-from fitroom.backends.tensorflow.train.recompute import recomputed
+from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.backends.tensorflow.train.transfer import Feed
 from fitroom.backends.tensorflow.train.trial import may_run_out, undone
@@ -44,7 +44,7 @@ class TensorFlowStepper:
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recomputed)
+        self._rematerialisation = Rematerialisation(model, remat, recompute_segment)
         self.objective = Objective(model)
         self._functions = StepFunctions(model, self.objective)
         self._jit = jit

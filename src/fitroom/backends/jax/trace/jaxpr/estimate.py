@@ -9,7 +9,7 @@ from fitroom.backends.jax.trace.attribution import is_recomputed, layer_in, phas
 from fitroom.backends.jax.trace.jaxpr.fusion import Kernel, Kernels, fused_kernels, unfused_kernels
 from fitroom.backends.jax.trace.jaxpr.primitives import LOOP_CARRY
 from fitroom.backends.jax.trace.jaxpr.program import Program, program_of
-from fitroom.backends.jax.trace.jaxpr.schedule import held_lifetimes, lifetimes, thrifty_order
+from fitroom.backends.jax.trace.jaxpr.schedule import held_lifetimes, least_memory_order, lifetimes
 from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.attribution import KIND_OF_PHASE, Argument
 from fitroom.backends.xla.timeline import align_bytes
@@ -38,7 +38,7 @@ def timeline_of_jaxpr(step: JaxStep, *, fused: bool) -> Timeline:
 def timeline_of_program(
     program: Program, arguments: tuple[Argument, ...], layer_names: frozenset[str], *, fused: bool
 ) -> Timeline:
-    """The same of a flat program whose last results are its new state."""
+    """The memory of a flat program, whose last results are its new state, over its kernels."""
     if not fused:
         view = _View(program, arguments, layer_names, in_place=frozenset())
         return view.timeline(unfused_kernels(program), held=True)
@@ -49,9 +49,9 @@ def timeline_of_program(
 
 def _fused_timeline(view: "_View") -> Timeline:
     found = fused_kernels(view.program)
-    thrifty = Kernels(thrifty_order(found), found.sizes_bytes)
+    reordered = Kernels(least_memory_order(found), found.sizes_bytes)
     # XLA, too, tries several orders and takes the one with the lowest peak.
-    timeline = min((view.timeline(kernels) for kernels in (found, thrifty)), key=lambda timeline: timeline.peak_bytes)
+    timeline = min((view.timeline(kernels) for kernels in (found, reordered)), key=lambda timeline: timeline.peak_bytes)
     temporary_bytes = timeline.peak_bytes - sum(align_bytes(argument.size_bytes) for argument in view.arguments)
     unseen_bytes = align_bytes(temporary_bytes * UNSEEN_PERCENT // 100)
     unseen = Buffer(size_bytes=unseen_bytes, kind="other", layer=None, first=0, last=len(timeline.moments) - 1)
@@ -83,7 +83,7 @@ class _View:
             kind: Kind = "weights" if of_weights and phase == "forward" else KIND_OF_PHASE[phase]
             if is_recomputed(kernel.operation.scope):
                 kind = "activations"
-            # In whatever order its parts run, what a loop carries is there before it.
+            # In whatever order its kernels run, what a loop carries is there before it.
             first = 0 if kernel.operation.name == LOOP_CARRY else number
             for value in kernel.writes:
                 if value not in self.in_place:
