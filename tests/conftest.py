@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
-    from fitroom.backends.torch.trace.estimate import collector
+    from fitroom.backends.torch.trace import collector
 
     monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
     gc.collect()

@@ -15,9 +15,9 @@ from keras import layers
 
 import fitroom
 from fitroom import BackendError, InputError, ModelError, Recipe
+from fitroom.backends.torch.trace import estimate as trace
+from fitroom.backends.torch.trace import measure as measured
 from fitroom.backends.torch.trace.cuda.reductions import scratch_bytes
-from fitroom.backends.torch.trace.estimate import estimate as trace
-from fitroom.backends.torch.trace.estimate import measure as measured
 from fitroom.backends.torch.trace.platform import cpu
 from fitroom.backends.torch.trace.step import training_steps
 from fitroom.cards.catalogue import find_card
