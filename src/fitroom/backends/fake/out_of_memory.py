@@ -1,4 +1,4 @@
-"""The fake backend's own out of memory."""
+"""The error of a fake device that is out of memory, and how it is recognised."""
 
 from fitroom.backends.out_of_memory import recognise
 
