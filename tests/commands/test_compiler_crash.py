@@ -12,9 +12,9 @@ import json, subprocess
 import jax
 import jax.numpy as jnp
 
-from fitroom.backends.jax.compiled import compiler
+from fitroom.backends.jax.trace import compiler
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import Argument
 from fitroom.errors import FitroomError
 from fitroom.cards.catalogue import find_card
 

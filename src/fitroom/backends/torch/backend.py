@@ -1,4 +1,4 @@
-"""PyTorch behind the contract."""
+"""The PyTorch backend: PyTorch behind the contract of `backends/contract.py`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,11 @@ class TorchBackend:
         memory.reset_peak(device)
 
     def release(self) -> None:
-        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        """Give back what is cached and referenced by nothing; see `device.release` for what stays."""
         memory.release()
 
     def fail_at_once(self) -> str | None:
-        """PyTorch does."""
+        """Nothing to do: PyTorch fails at once by itself."""
         return None
 
     def keep_programs(self, folder: Path) -> None:

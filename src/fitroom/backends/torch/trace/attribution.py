@@ -1,4 +1,4 @@
-"""Which layer and which phase of the step an operation belongs to."""
+"""Attribution of PyTorch operations to Keras layers and phases of the step, while the step runs."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ def operations_between(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]
             yield from operations_between(operation, prefix + operation.name + "/")
 
 
-class Whereabouts:
-    """Follows calls of layers and the autograd nodes they leave behind."""
+class LayerTracker:
+    """Tracks calls of layers, and the autograd nodes that they leave behind for the backward pass."""
 
     def __init__(self, paths: dict[int, str], owners: dict[int, str]) -> None:
         self._paths = paths
@@ -42,15 +42,15 @@ class Whereabouts:
         """The first moment of the autograd node at work."""
 
     @contextmanager
-    def followed(self, model: Any) -> Iterator[None]:
-        """Hear of every call of a layer, and of every operation between layers that a functional model holds."""
+    def track(self, model: Any) -> Iterator[None]:
+        """Track, during the block, every call of a layer, and every operation between layers of a functional model."""
         handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         ]
         operations = {operation: path for path, operation in operations_between(model)}  # once, where models share it
         for operation, path in operations.items():
-            operation.call = self._heard(path, operation.call)
+            operation.call = self._tracked(path, operation.call)
         try:
             yield
         finally:
@@ -94,19 +94,19 @@ class Whereabouts:
         return self._node_layer
 
     def kind(self, phase: Phase | None) -> Kind:
-        """What is made in a phase. A layer at work makes activations, in the backward pass too."""
+        """The kind of memory made in a phase. A layer at work makes activations, in the backward pass too."""
         kinds: dict[Phase | None, Kind] = {"forward": "activations", "backward": "gradients", "update": "optimizer"}
         return "activations" if self.in_layer else kinds.get(phase, "other")
 
-    def _heard(self, path: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def heard(*args: Any, **kwargs: Any) -> Any:
+    def _tracked(self, path: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def tracked(*args: Any, **kwargs: Any) -> Any:
             self._push(path)
             try:
                 return call(*args, **kwargs)
             finally:
                 self._leave()
 
-        return heard
+        return tracked
 
     def _enter(self, module: Any, args: Any) -> None:
         path = self._paths.get(id(module))

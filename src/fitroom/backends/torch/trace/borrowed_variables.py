@@ -1,4 +1,4 @@
-"""Values lent to a model's variables, and everything put back afterwards.
+"""Borrowed variables: a model's variables get other values for a time, and everything is restored afterwards.
 
 On PyTorch a step assigns variables in place and leaves gradients on them. So for the time of tracing every variable
 has a value that is not its own, and so has every parameter that modules hold.
@@ -18,8 +18,8 @@ _KERAS_SEED = "global_seed_generator"
 
 
 @contextmanager
-def lent_values(model: Any, variables: Iterable[Any], device: str) -> Iterator[None]:
-    """Zeros on a device for the variables and for all that the model's modules hold; without memory in a FakeMode."""
+def borrow_variables(model: Any, variables: Iterable[Any], device: str) -> Iterator[None]:
+    """Give the variables, and all that the model's modules hold, zeros on a device; without memory in a FakeMode."""
     modules = modules_of(model)
     held = [(m.training, dict(m._parameters), dict(m._buffers), dict(m._modules)) for m in modules]
     values = [(variable, variable._value) for variable in variables]
@@ -69,7 +69,7 @@ def _is_trained(variable: Any, value: Any) -> bool:
 
 
 def _stand_in(value: Any, stand_ins: dict[int, Any], device: str) -> Any:
-    """What stands for a value: the same wherever the value is held."""
+    """The zeros that stand for a value: the same tensor wherever the value is held."""
     if id(value) not in stand_ins:
         zeros = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device).zero_()
         is_parameter = isinstance(value, torch.nn.Parameter)

@@ -4,7 +4,7 @@ import importlib.metadata
 from contextlib import nullcontext
 from typing import Any
 
-from fitroom.backends.torch.trace.measure import check_card, measured_peak_bytes
+from fitroom.backends.torch.trace.measure import check_card, measure_peak_bytes
 from fitroom.backends.torch.trace.platform import cuda
 from fitroom.backends.torch.trace.step import RecordedSteps, predict_steps, training_steps
 from fitroom.backends.torch.trace.symbolic import fake_device
@@ -27,19 +27,19 @@ SAFETY = 0.03
 """Added to the smallest limit that the model of the allocator finds: Python may collect later than counted on."""
 
 _MORE_STEPS = 2
-"""Of batches in parts, and where some is recomputed: memory falls into pieces step by step, the more so where parts
-differ in size."""
+"""How many further steps are followed with micro-batches or recomputing: memory fragments step by step, the more so
+where micro-batches differ in size."""
 
 _PROCESSES = 4
-"""Python collects at other times in each. Of Keras's own steps all ran without a look at these; one of three parts that
-recomputes ran out of memory on the card in its third batch."""
+"""How many processes are followed, as Python collects garbage at other times in each. Keras's own steps all ran without
+that; a step of three micro-batches that recomputes ran out of memory on the card in its third batch."""
 
 SEGMENT_BYTES = 2 * 1024**2
 """The least that the allocator takes from the card."""
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
-    """The step that Keras would run, followed on fake tensors through a model of the caching allocator."""
+    """The memory of the step that Keras would run, by fake tensors and a model of the caching allocator."""
     limit_bytes = request.limit_bytes or request.card.memory_bytes - context_bytes(request.card, "torch")
     if request.measure:
         check_card(request.card)
@@ -52,7 +52,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
             steps = training_steps(ready, platform, parts, request.recipe.remat)
         else:
             steps = predict_steps(ready, platform)
-        measured_bytes = measured_peak_bytes(steps.step, limit_bytes) if request.measure else None
+        measured_bytes = measure_peak_bytes(steps.step, limit_bytes) if request.measure else None
     requests = steps.log.requests()
     unlimited = replay(requests)
     timeline = timeline_of(steps, unlimited.block_bytes)

@@ -15,8 +15,8 @@ PyTorch keeps the two apart as it would, and Keras, which works around what the 
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """PyTorch logs a traceback for what fake tensors cannot do; here an error says it."""
+def silence_fake_tensor_log() -> Iterator[None]:
+    """Silence the traceback that PyTorch logs for what fake tensors cannot do: the error itself is raised."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before = log.level
     log.setLevel(logging.CRITICAL + 1)
@@ -44,7 +44,7 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
         try:
             made = self.dispatch(func, types, args, kwargs or {})
         except RuntimeError:
-            if not any(map(self._is_brought_along, tree_iter((args, kwargs)))):
+            if not any(map(self._is_held_by_layer, tree_iter((args, kwargs)))):
                 raise
             args, kwargs = tree_map(self._on_the_card, (args, kwargs or {}))
             return self.dispatch(func, types, args, kwargs)
@@ -52,12 +52,12 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
             self._of_numbers[id(made)] = made
         return made
 
-    def _is_brought_along(self, value: Any) -> bool:
+    def _is_held_by_layer(self, value: Any) -> bool:
         return _is_real(value) or id(value) in self._of_numbers
 
     def _on_the_card(self, value: Any) -> Any:
-        """A tensor that a layer brings along would be on the card, wherever it is here."""
-        if not self._is_brought_along(value):
+        """The tensor on the card that stands for one that a layer holds elsewhere; other values as they are."""
+        if not self._is_held_by_layer(value):
             return value
         if id(value) not in self._stand_ins:
             with self:

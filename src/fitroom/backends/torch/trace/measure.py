@@ -1,4 +1,4 @@
-"""A step run on the card in this machine, on values that are not the model's."""
+"""The memory of a step measured on the card in this machine, on values that are not the model's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import keras
 import torch
 
-from fitroom.backends.torch.trace.borrowed_variables import lent_values
+from fitroom.backends.torch.trace.borrowed_variables import borrow_variables
 from fitroom.backends.torch.trace.zero_step import Observer, TorchStep
 from fitroom.cards.catalogue import Card
 from fitroom.cards.live import card_in_this_machine
@@ -24,7 +24,7 @@ def check_card(card: Card) -> None:
         )
 
 
-def measured_peak_bytes(step: TorchStep, limit_bytes: int) -> int:
+def measure_peak_bytes(step: TorchStep, limit_bytes: int) -> int:
     """The allocator's peak in a steady step, less what was on the card before."""
     variables = [each.variable for each in step.state]
     with _limited(limit_bytes), keras.device(_DEVICE):
@@ -32,7 +32,7 @@ def measured_peak_bytes(step: TorchStep, limit_bytes: int) -> int:
         torch._C._cuda_clearCublasWorkspaces()  # this step's own are counted
         before_bytes = torch.cuda.memory_allocated()
         try:
-            with lent_values(step.model, variables, _DEVICE):
+            with borrow_variables(step.model, variables, _DEVICE):
                 torch.nn.Module.train(step.model, step.training)
                 batch = result = None
                 for _ in range(step.least_runs):

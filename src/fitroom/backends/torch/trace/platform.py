@@ -1,4 +1,4 @@
-"""Where a traced step is to run, and how operations are carried out there."""
+"""The device that a traced step is followed for, and how operations are carried out on it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -7,8 +7,8 @@ from typing import Any
 
 from fitroom.backends.torch.trace.cuda.accumulation import accumulation
 from fitroom.backends.torch.trace.cuda.convolution import CONVOLUTIONS
-from fitroom.backends.torch.trace.cuda.copies import COPIES
 from fitroom.backends.torch.trace.cuda.functions import CudaFunctions
+from fitroom.backends.torch.trace.cuda.layouts import COPIES
 from fitroom.backends.torch.trace.cuda.matrices import products_on
 from fitroom.backends.torch.trace.cuda.reductions import reductions_on
 from fitroom.backends.torch.trace.cuda.values import VALUES

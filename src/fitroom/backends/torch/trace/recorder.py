@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from fitroom.backends.torch.trace.attribution import Whereabouts
+from fitroom.backends.torch.trace.attribution import LayerTracker
 from fitroom.backends.torch.trace.step_log import StepLog
 from fitroom.memory.timeline import Kind
 
@@ -17,12 +17,12 @@ Kernel = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Every operation a moment, every storage a buffer."""
+    """Records every operation as a moment and every storage as a buffer."""
 
-    def __init__(self, whereabouts: Whereabouts, kernels: Mapping[Any, Kernel]) -> None:
+    def __init__(self, tracker: LayerTracker, kernels: Mapping[Any, Kernel]) -> None:
         super().__init__()
         self.log = StepLog()
-        self.whereabouts = whereabouts
+        self.tracker = tracker
         self._kernels = kernels
         self._storages: dict[int, tuple[Any, int]] = {}
         self._lasting: set[str] = set()
@@ -36,10 +36,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs or {}) if kernel is None else kernel(self, func, args, kwargs or {})
         if isinstance(result, list) and args and isinstance(args[0], list):  # one result for each weight
             for made, given in zip(result, args[0], strict=False):
-                self.born(made, layer=self._layer_of(given))
+                self.follow(made, layer=self._layer_of(given))
         for leaf in tree_iter(result):
             if isinstance(leaf, torch.Tensor):
-                self.born(leaf)
+                self.follow(leaf)
         return result
 
     def _layer_of(self, tensor: Any) -> str | None:
@@ -51,12 +51,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return False  # else PyTorch imports its compiler, which takes seconds
 
     def begin(self, name: Any) -> None:
-        """Go on to the next moment, that of an operation or of a part of it."""
-        here = self.whereabouts
-        phase = here.phase()
-        self.log.begin(str(name), here.layer(phase, len(self.log.moments)), phase)
+        """Begin the next moment, that of an operation or of a part of it."""
+        phase = self.tracker.phase()
+        self.log.begin(str(name), self.tracker.layer(phase, len(self.log.moments)), phase)
 
-    def born(self, tensor: Any, kind: Kind | None = None, layer: str | None = None) -> int | None:
+    def follow(self, tensor: Any, kind: Kind | None = None, layer: str | None = None) -> int | None:
         """Follow the tensor's storage from now on; the number of its buffer, or None where it is not counted."""
         if tensor.device.index is None:
             return None
@@ -69,22 +68,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             return None
         moment = self.log.moments[-1] if self.log.moments else None
         if kind is None:
-            kind = self.whereabouts.kind(moment.phase if moment else None)
+            kind = self.tracker.kind(moment.phase if moment else None)
             layer = layer or (moment.layer if moment else None)
         number = self.log.allocate(size_bytes, kind, layer)
         self._storages[key] = (weakref.ref(storage, lambda _: self._died(key)), number)
         return number
 
-    def is_input(self, tensor: Any) -> None:
+    def mark_input(self, tensor: Any) -> None:
         """Note that a tensor is part of the batch."""
         number = self.number_of(tensor)
         if number is not None:
             self.log.buffers[number].kind = "input"
 
     def is_older_than_node(self, tensor: Any) -> bool:
-        """Whether a tensor was there before the autograd node at work began; not while a layer is run again for it."""
-        number = None if self.whereabouts.in_layer else self.number_of(tensor)
-        return number is not None and self.log.buffers[number].first < self.whereabouts.node_began
+        """Whether a tensor was there before the autograd node at work began; not while a layer is recomputed for it."""
+        number = None if self.tracker.in_layer else self.number_of(tensor)
+        return number is not None and self.log.buffers[number].first < self.tracker.node_began
 
     def number_of(self, tensor: Any) -> int | None:
         """The buffer of a tensor that is being followed."""
@@ -95,7 +94,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Memory that an operation takes beside its results, until it is let go."""
         return self.log.allocate(size_bytes, kind, self.log.moments[-1].layer) if size_bytes else None
 
-    def let_go(self, number: int | None) -> None:
+    def release(self, number: int | None) -> None:
         """Free what was held."""
         if number is not None:
             self.log.free(number)

@@ -7,15 +7,15 @@ from typing import Any
 import keras
 import torch
 
-from fitroom.backends.torch.trace.attribution import Whereabouts
-from fitroom.backends.torch.trace.borrowed_variables import lent_values
+from fitroom.backends.torch.trace.attribution import LayerTracker
+from fitroom.backends.torch.trace.borrowed_variables import borrow_variables
 from fitroom.backends.torch.trace.collector import Collector
-from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, unheard
+from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, silence_fake_tensor_log
 from fitroom.backends.torch.trace.platform import Platform
 from fitroom.backends.torch.trace.recorder import Recorder
 from fitroom.backends.torch.trace.step_log import StepLog
-from fitroom.backends.torch.trace.zero_step import Observer, TorchStep, cut_step
-from fitroom.backends.torch.train.recompute import recomputing
+from fitroom.backends.torch.trace.zero_step import Observer, TorchStep, micro_batch_step
+from fitroom.backends.torch.train.recompute import bind_recompute
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_paths
@@ -26,7 +26,7 @@ from fitroom.recipe import Remat
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedSteps:
-    """Some steps on end, from a model that has just been made."""
+    """The first steps of a model that has just been made, one after another, recorded."""
 
     step: TorchStep
     log: StepLog
@@ -40,21 +40,21 @@ class RecordedSteps:
 def training_steps(
     prepared: PreparedModel,
     platform: Platform,
-    part_sizes: Sequence[int] = (),
+    sizes: Sequence[int] = (),
     remat: str | Remat | None = None,
 ) -> RecordedSteps:
-    """The first steps of `fit`, given the first targets that its loss takes; in micro-batches of sizes given."""
+    """The first steps of `fit` in micro-batches of `sizes`, with the first targets that its loss takes."""
     model = prepared.model
-    function = Rematerialisation(model, remat, recomputing(model)).of_step(model.train_step, prepared.num_samples)
+    function = Rematerialisation(model, remat, bind_recompute(model)).of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
         data = Batch(x=prepared.x, y=y).data()
         step = TorchStep(model=model, function=function, specs=data, training=True)
         try:
-            if len(part_sizes) > 1:
-                step = cut_step(model, (prepared.x, y), part_sizes, remat)
+            if len(sizes) > 1:
+                step = micro_batch_step(model, (prepared.x, y), sizes, remat)
                 step.check()
-            return _recorded(step, platform)
+            return _record(step, platform)
         except (ModelError, InputError):
             raise
         except Exception as error:  # the step is the user's own code, or Keras's: anything can come of it
@@ -74,7 +74,7 @@ def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
             return model.predict_step(data)
 
     try:
-        return _recorded(TorchStep(model=model, function=predict, specs=(prepared.x,), training=False), platform)
+        return _record(TorchStep(model=model, function=predict, specs=(prepared.x,), training=False), platform)
     except Exception as error:
         raise ModelError(
             f"The predict step of {model.name!r} could not be traced: {_last_line(error)}",
@@ -82,21 +82,21 @@ def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
         ) from error
 
 
-def _recorded(step: TorchStep, platform: Platform) -> RecordedSteps:
+def _record(step: TorchStep, platform: Platform) -> RecordedSteps:
     model, state = step.model, step.state
     variables = [each.variable for each in state]
-    with unheard(), keras.device(DEVICE), FakeMode(), lent_values(model, variables, DEVICE):
+    with silence_fake_tensor_log(), keras.device(DEVICE), FakeMode(), borrow_variables(model, variables, DEVICE):
         owners = {id(each.variable._value): each.layer for each in state if each.layer}
-        whereabouts = Whereabouts({id(layer): path for path, layer in layer_paths(model)}, owners)
-        recorder = Recorder(whereabouts, platform.kernels)
+        tracker = LayerTracker({id(layer): path for path, layer in layer_paths(model)}, owners)
+        recorder = Recorder(tracker, platform.kernels)
         for each in state:
-            recorder.born(each.variable._value, each.kind, each.layer)
+            recorder.follow(each.variable._value, each.kind, each.layer)
         observer = _RecordingObserver(recorder, owners)
         torch.nn.Module.train(model, step.training)
-        with platform.functions(), whereabouts.followed(model), recorder, Collector(recorder.log) as collector:
+        with platform.functions(), tracker.track(model), recorder, Collector(recorder.log) as collector:
             batch = result = None
             while collector.steps_to_go(at_least=step.least_runs):
-                whereabouts.begin_step()
+                tracker.begin_step()
                 last_step, last_event = len(recorder.log.moments), len(recorder.log.events)
                 # As in `fit` and `predict`, one batch is there until the next is, and so is what its step returned.
                 batch = step.batch(DEVICE, observer)
@@ -112,10 +112,10 @@ class _RecordingObserver(Observer):
         self._recorder, self._owners = recorder, owners
 
     def input_came(self, tensor: Any) -> None:
-        self._recorder.is_input(tensor)
+        self._recorder.mark_input(tensor)
 
-    def part_begins(self) -> None:
-        self._recorder.whereabouts.begin_step()
+    def micro_batch_begins(self) -> None:
+        self._recorder.tracker.begin_step()
 
     def gradients_are_ready(self, weights: Sequence[Any]) -> None:
         """A weight's gradient belongs to the layer that owns the weight, whatever made it."""

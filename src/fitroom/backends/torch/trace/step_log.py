@@ -22,7 +22,7 @@ class LoggedBuffer:
 
 @dataclass(slots=True)
 class StepLog:
-    """Moments, buffers, and the order in which an allocator hears of them."""
+    """The moments and buffers of a program, and the order of their allocations."""
 
     moments: list[Moment] = field(default_factory=list)
     buffers: list[LoggedBuffer] = field(default_factory=list)
@@ -41,7 +41,7 @@ class StepLog:
         return len(self.moments) - 1
 
     def begin(self, name: str, layer: str | None, phase: Phase | None) -> None:
-        """Go on to the next moment."""
+        """Begin the next moment."""
         self.moments.append(Moment(name=name, layer=layer, phase=phase))
 
     def allocate(self, size_bytes: int, kind: Kind, layer: str | None) -> int:
@@ -59,6 +59,6 @@ class StepLog:
             self.collected.add(number)
 
     def requests(self) -> Requests:
-        """All of it, as an allocator hears it."""
+        """The allocations and frees of the log, as requests to an allocator."""
         sizes_bytes = [buffer.size_bytes for buffer in self.buffers]
         return Requests(sizes_bytes=sizes_bytes, events=self.events, collected=frozenset(self.collected))

@@ -13,14 +13,14 @@ from keras.src.backend.torch import core as keras_core  # no public name can be 
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fitroom.backends.torch.trace.cuda.functions import scattered_at_once
+from fitroom.backends.torch.trace.cuda.functions import skip_scatter_loop
 from fitroom.backends.torch.trace.cuda.values import ARRAYS, VALUES
-from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, unheard
+from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, silence_fake_tensor_log
 
 
 @contextmanager
 def symbolic_calls() -> Iterator[None]:
-    """For the time of the block Keras takes fake tensors where its device "meta" fails."""
+    """Have Keras take fake tensors, during the block, where its device "meta" fails."""
     device_scope = keras_core.device_scope
 
     def scope(device: Any) -> Any:
@@ -37,7 +37,8 @@ def symbolic_calls() -> Iterator[None]:
 def fake_device() -> Iterator[None]:
     """A scope in which Keras computes on fake tensors."""
     with ExitStack() as stack:
-        for each in (unheard(), keras.device(DEVICE), scattered_at_once(), FakeMode(), _Values(), _Arrays()):
+        stack.enter_context(silence_fake_tensor_log())
+        for each in (keras.device(DEVICE), skip_scatter_loop(), FakeMode(), _Values(), _Arrays()):
             stack.enter_context(each)
         yield
 
@@ -55,7 +56,7 @@ class _Values(TorchDispatchMode):  # type: ignore[misc]
 
 
 class _Arrays(TorchFunctionMode):  # type: ignore[misc]
-    """The same for whole arrays."""
+    """Answers where a layer asks for the values of a fake tensor as an array."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return ARRAYS.get(func, func)(*args, **kwargs or {})

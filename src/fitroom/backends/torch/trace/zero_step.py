@@ -20,12 +20,12 @@ from fitroom.recipe import Remat
 
 
 class Observer:
-    """Hears of what a step does; this one does nothing about it."""
+    """Is told what a step does. This one ignores it; a recording one derives from it."""
 
     def input_came(self, tensor: Any) -> None:
         """A tensor of the batch is on the device."""
 
-    def part_begins(self) -> None:
+    def micro_batch_begins(self) -> None:
         """The forward pass of a micro-batch is next."""
 
     def gradients_are_ready(self, weights: Sequence[Any]) -> None:
@@ -57,7 +57,7 @@ class TorchStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutStep(TorchStep):
+class MicroBatchStep(TorchStep):
     """A step as fitroom runs it in micro-batches, each of which is copied to the device when its turn comes."""
 
     sizes: tuple[int, ...]
@@ -67,13 +67,13 @@ class CutStep(TorchStep):
         """How the micro-batches are copied: on the device there is nothing yet."""
 
         def put(part: Batch) -> Batch:
-            observer.part_begins()
+            observer.micro_batch_begins()
             return part.mapped(lambda spec: _zeros(spec, device, observer))
 
         return _ObservedStepper(self.model, put, observer, self.remat)
 
     def check(self) -> None:
-        """Make what the first batch of a training would make; raises ModelError where batches cannot be cut."""
+        """Make the variables that a first batch would make. Raises ModelError where micro-batches are impossible."""
         # A twin in another precision has no values, and Keras would count on them.
         with without_values(), symbolic_calls():
             build(self.model, self.parts()[0])
@@ -98,9 +98,11 @@ class _ObservedStepper(TorchStepper):
         return super()._gradients(weights)
 
 
-def cut_step(model: Any, specs: tuple[Any, ...], sizes: Sequence[int], remat: str | Remat | None = None) -> CutStep:
-    """The step for parts of these sizes. Three are enough: from the second on they are alike."""
-    step = CutStep(
+def micro_batch_step(
+    model: Any, specs: tuple[Any, ...], sizes: Sequence[int], remat: str | Remat | None = None
+) -> MicroBatchStep:
+    """The step in micro-batches of these sizes. Three are enough: from the second on they are alike."""
+    step = MicroBatchStep(
         model=model,
         function=lambda stepper: None,
         specs=specs,
@@ -110,7 +112,7 @@ def cut_step(model: Any, specs: tuple[Any, ...], sizes: Sequence[int], remat: st
         remat=remat,
     )
     parts = step.parts()
-    return replace(step, function=lambda stepper: stepper.train_parts(parts))
+    return replace(step, function=lambda stepper: stepper.train_micro_batches(parts))
 
 
 def _zeros(spec: TensorSpec, device: str, observer: Observer) -> Any:

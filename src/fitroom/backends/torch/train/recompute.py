@@ -1,4 +1,4 @@
-"""Segments that PyTorch computes again in the backward pass."""
+"""Segments that PyTorch recomputes in the backward pass."""
 
 import gc
 import weakref
@@ -12,26 +12,28 @@ import torch
 from keras.src.backend.common import global_state  # no public name leads to what Keras knows of the call under way
 from torch.autograd.graph import saved_tensors_hooks
 
-from fitroom.backends.torch.train.random_state import drawing_from, random_state
-from fitroom.backends.torch.train.snapshot import Snapshot
+from fitroom.backends.torch.train.snapshot import Snapshot, random_state, use_random_state
 from fitroom.keras_model.segment import Recomputed, Run, SegmentVariables
 from fitroom.keras_model.state import HeldBack
 
-_OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
+_CALL_STATE = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
 """What Keras keeps for each thread and a layer may ask for while it is called."""
 
 
-def recomputing(model: Any) -> Recomputed:
-    """`recomputed` for the segments of a model."""
+def bind_recompute(model: Any) -> Recomputed:
+    """`recompute_segment` bound to the PyTorch modules that a model holds."""
     wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
-    return partial(recomputed, modules=[layer.module for layer in wrapped])
+    return partial(recompute_segment, modules=[layer.module for layer in wrapped])
 
 
-def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables, modules: Sequence[Any] = ()) -> list[Any]:
+def recompute_segment(
+    run: Run, inputs: Sequence[Any], variables: SegmentVariables, modules: Sequence[Any] = ()
+) -> list[Any]:
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
-    What the segment changes is held back while it runs, and takes effect after the first run alone. `modules` are
-    those of PyTorch that the model holds, which nobody can hold back: what they change in a second run is undone.
+    What the segment changes in variables of Keras is held back while it runs, and takes effect after the first run
+    alone. `modules` are those of PyTorch that the model holds, whose changes cannot be held back: those of the second
+    run are undone.
     """
     if not torch.is_grad_enabled():
         return run(inputs)
@@ -41,35 +43,35 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables, mod
     def segment(tensors: Sequence[Any]) -> list[Any]:
         if call:
             buffers = Snapshot([buffer for module in modules for buffer in module.buffers()])
-            with _within(call), HeldBack(before):
+            with _in_call(call), HeldBack(before):
                 outputs = run(tensors)
-            buffers.put_back()
+            buffers.restore()
             return outputs
         with HeldBack() as scope:
             outputs = run(tensors)
-        before.extend(_carried_out(scope.changes))
-        call.update(_what_keras_knows())
+        before.extend(_apply_changes(scope.changes))
+        call.update(_call_state())
         return outputs
 
-    return ComputedAgain(segment, inputs).outputs()
+    return Recomputation(segment, inputs).outputs()
 
 
-def _carried_out(changes: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Give the variables their new values; those of before are returned."""
+def _apply_changes(changes: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Give the variables their new values, and return the old ones."""
     old = Snapshot([variable._value for variable, _ in changes])
     if changes:
         torch._foreach_copy_(old.tensors, [value.detach() for _, value in changes])
     return zip((variable for variable, _ in changes), old.copies, strict=True)
 
 
-def _what_keras_knows() -> dict[str, Any]:
-    return {name: global_state.get_global_attribute(name) for name in _OF_A_CALL}
+def _call_state() -> dict[str, Any]:
+    return {name: global_state.get_global_attribute(name) for name in _CALL_STATE}
 
 
 @contextmanager
-def _within(call: dict[str, Any]) -> Iterator[None]:
-    """Let Keras know of a call in this thread too: on a card the backward pass has one of its own."""
-    own = _what_keras_knows()
+def _in_call(call: dict[str, Any]) -> Iterator[None]:
+    """Set what Keras keeps of a call in this thread too: on a card the backward pass runs in a thread of its own."""
+    own = _call_state()
     for name, value in call.items():
         global_state.set_global_attribute(name, value)
     try:
@@ -79,8 +81,8 @@ def _within(call: dict[str, Any]) -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
-class _Place:
-    """What autograd has in place of a tensor."""
+class _Placeholder:
+    """A placeholder that autograd saves in place of a tensor."""
 
     __slots__ = ("__weakref__", "tensor")
 
@@ -88,34 +90,34 @@ class _Place:
         self.tensor: Any = None
 
 
-class ComputedAgain:
-    """Runs a function of tensors so that autograd saves places, which a second run fills when the first is wanted."""
+class Recomputation:
+    """Runs a function of tensors so that autograd saves placeholders, which a second run fills in the backward pass."""
 
     def __init__(self, run: Callable[[Sequence[Any]], list[Any]], inputs: Sequence[Any]) -> None:
         self._run, self._inputs = run, inputs
-        self._places: list[weakref.ref[_Place]] = []
+        self._placeholders: list[weakref.ref[_Placeholder]] = []
         self._random = random_state()
 
     def outputs(self) -> list[Any]:
-        """What the first run gives."""
-        with saved_tensors_hooks(self._keep_place, self._tensor_for):
+        """The outputs of the first run."""
+        with saved_tensors_hooks(self._save_placeholder, self._tensor_for):
             outputs = self._run(self._inputs)
         _free_cycles()
         return outputs
 
-    def _keep_place(self, tensor: Any) -> _Place:
-        place = _Place()
-        self._places.append(weakref.ref(place))
+    def _save_placeholder(self, tensor: Any) -> _Placeholder:
+        place = _Placeholder()
+        self._placeholders.append(weakref.ref(place))
         return place
 
-    def _tensor_for(self, place: _Place) -> Any:
+    def _tensor_for(self, place: _Placeholder) -> Any:
         if place.tensor is None:
-            self._run_again()
+            self._recompute()
         tensor, place.tensor = place.tensor, None
         return tensor
 
-    def _run_again(self) -> None:
-        waiting = iter(self._places)
+    def _recompute(self) -> None:
+        waiting = iter(self._placeholders)
 
         def fill(tensor: Any) -> None:
             place = next(waiting)()
@@ -124,7 +126,7 @@ class ComputedAgain:
 
         # Nothing ever goes back through this graph: it saves nothing.
         unused = saved_tensors_hooks(fill, lambda nothing: nothing)
-        with drawing_from(self._random), torch.enable_grad(), unused:
+        with use_random_state(self._random), torch.enable_grad(), unused:
             self._run(self._inputs)
         _free_cycles()
 

@@ -1,4 +1,8 @@
-"""A step that leaves the model as it was if it fails."""
+"""Rollback: a step that fails leaves the model as it was before.
+
+Statistics, seeds and metrics are copied before each step. Weights and optimizer are copied just before their update, by
+`Updates`.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +11,9 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state  # no public name leads to the seed of layers that have none
 
-from fitroom.backends.torch.train.random_state import random_state, set_random_state
-from fitroom.backends.torch.train.snapshot import Snapshot
+from fitroom.backends.signals import defer_signals
+from fitroom.backends.torch.train.snapshot import Snapshot, random_state, set_random_state
 from fitroom.backends.torch.train.updates import Updates
-from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import StateLostError
 from fitroom.keras_model.optimizers import helpers_of
 from fitroom.keras_model.state import forward_state
@@ -19,48 +22,51 @@ _KERAS_SEED = "global_seed_generator"
 
 
 class Rollback:
-    """What the steps of one built model change, and how it is brought back."""
+    """Restores what a step of one built model changed, where the step fails."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._updates = Updates()
         state = forward_state(model)
         wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
-        self._moved = [variable._value for variable in state.moved]
-        self._moved += [buffer for layer in wrapped for buffer in layer.module.buffers()]
+        self._statistics = [variable._value for variable in state.moved]
+        self._statistics += [buffer for layer in wrapped for buffer in layer.module.buffers()]
         self._other = [variable._value for variable in (*state.seeds, *model.metrics_variables)]
         self._draws_from_torch = bool(wrapped or state.seeds)
         """Modules of PyTorch take random numbers from its own generators, and so does a Dropout without a seed."""
         self._helpers = helpers_of(model)
         lasting = [*model.variables, *(v for optimizer in self._optimizers() for v in optimizer.variables)]
-        passing = {id(tensor) for tensor in (*self._moved, *self._other)}
+        passing = {id(tensor) for tensor in (*self._statistics, *self._other)}
         self._lasting = [variable._value for variable in lasting if id(variable._value) not in passing]
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[Snapshot]:
-        """A step, in which statistics start as the snapshot given has them. What it raises is raised on."""
-        moved, other = Snapshot(self._moved), Snapshot([*self._other, *_keras_seed()])
+        """Roll back where the block, one step, raises; then its error is raised on.
+
+        The snapshot has the statistics that every micro-batch starts from.
+        """
+        statistics, other = Snapshot(self._statistics), Snapshot([*self._other, *_keras_seed()])
         seed = global_state.get_global_attribute(_KERAS_SEED)
         random = random_state() if self._draws_from_torch else None
-        with self._updates.guarded(self._optimizers(), self._lasting):
+        with self._updates.guard(self._optimizers(), self._lasting):
             try:
-                yield moved
+                yield statistics
             except BaseException as error:
-                with undisturbed():
+                with defer_signals():
                     self.drop_gradients()
                     self._model._clear_losses()  # what layers added in the forward pass holds its tensors
-                    is_whole = self._updates.take_back()
-                    moved.put_back()
-                    other.put_back()
+                    is_whole = self._updates.roll_back()
+                    statistics.restore()
+                    other.restore()
                     global_state.set_global_attribute(_KERAS_SEED, seed)
                     if random is not None:
                         set_random_state(random)
                 if is_whole:
                     raise
                 raise StateLostError(
-                    f"The step failed in the middle of an update that could not be taken back, so that weights and "
+                    f"The step failed in the middle of an update that could not be rolled back, so that weights and "
                     f"optimizer are half changed now: {error}",
-                    hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
+                    hint="resume from the last checkpoint: `fitroom.fit(..., run_dir=...)` writes them",
                 ) from error
 
     def drop_gradients(self) -> None:

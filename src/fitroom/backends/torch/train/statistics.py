@@ -1,4 +1,4 @@
-"""Statistics that micro-batches move, such as BatchNormalization's."""
+"""Statistics that a forward pass changes, such as BatchNormalization's, in a step of several micro-batches."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import torch
 from fitroom.backends.torch.train.snapshot import Snapshot
 
 
-class Moved:
-    """Lets every part of a batch start from the same values, and averages the outcomes by their samples."""
+class AveragedStatistics:
+    """Lets every micro-batch start from the values before the batch, and averages the outcomes by their samples."""
 
     def __init__(self, before: Snapshot) -> None:
         self._before = before
@@ -16,25 +16,25 @@ class Moved:
         averaged = [(tensor, copy) for tensor, copy in pairs if tensor.is_floating_point()]
         self._tensors = [tensor for tensor, _ in averaged]
         self._copies = [copy for _, copy in averaged]
-        self._moves: list[Any] = []
-        """How far they have moved so far, each part by its share. What no part moves stays exactly as it is."""
+        self._changes: list[Any] = []
+        """The changes so far, each micro-batch's by its share. What none of them changes stays exactly as it is."""
 
-    def begin_part(self) -> None:
-        """Go back to the values before the batch."""
-        self._before.put_back()
+    def begin_micro_batch(self) -> None:
+        """Restore the values before the batch."""
+        self._before.restore()
 
-    def end_part(self, share: float) -> None:
-        """Note how far a part that has this share of the samples moved them."""
+    def end_micro_batch(self, share: float) -> None:
+        """Add up what a micro-batch with this share of the samples changed."""
         if not self._tensors:
             return
-        moves = torch._foreach_sub(self._tensors, self._copies)
-        torch._foreach_mul_(moves, share)
-        if self._moves:
-            torch._foreach_add_(self._moves, moves)
+        changes = torch._foreach_sub(self._tensors, self._copies)
+        torch._foreach_mul_(changes, share)
+        if self._changes:
+            torch._foreach_add_(self._changes, changes)
         else:
-            self._moves = moves
+            self._changes = changes
 
     def finish(self) -> None:
-        """Move them by all parts together. Integers (counters) are left at what the last part made of them."""
+        """Apply the changes of all micro-batches. Integers (counters) stay as the last micro-batch left them."""
         if self._tensors:
-            torch._foreach_copy_(self._tensors, torch._foreach_add(self._copies, self._moves))
+            torch._foreach_copy_(self._tensors, torch._foreach_add(self._copies, self._changes))

@@ -1,4 +1,4 @@
-"""Training steps on PyTorch: gradients add up where PyTorch keeps them, and a step that fails is taken back."""
+"""Training steps on PyTorch: gradients add up where PyTorch keeps them, and a step that fails is rolled back."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,10 +9,10 @@ import torch
 
 from fitroom.backends.torch.device import release
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
-from fitroom.backends.torch.train.micro_batches import Parts
-from fitroom.backends.torch.train.recompute import recomputing
+from fitroom.backends.torch.train.micro_batches import MicroBatchRunner
+from fitroom.backends.torch.train.recompute import bind_recompute
 from fitroom.backends.torch.train.rollback import Rollback
-from fitroom.backends.torch.train.transfer import on_device, pinned
+from fitroom.backends.torch.train.transfer import pin, put_on_device
 from fitroom.batch import Batch, StepName
 from fitroom.keras_model.build import build_from_few
 from fitroom.keras_model.losses import is_kerass
@@ -32,68 +32,68 @@ class TorchStepper:
     batches_ahead = 1
 
     def __init__(
-        self, model: Any, *, put: Callable[[Batch], Batch] = on_device, remat: str | Remat | None = None
+        self, model: Any, *, put: Callable[[Batch], Batch] = put_on_device, remat: str | Remat | None = None
     ) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recomputing(model))
+        self._rematerialisation = Rematerialisation(model, remat, bind_recompute(model))
         self.objective = Objective(model)
         self._put = put
-        """Brings a batch, or a part of one, to the device."""
-        self._cut = Parts(model, self.objective, put)
+        """Transfers a batch, or a micro-batch, to the device."""
+        self._runner = MicroBatchRunner(model, self.objective, put)
         self._rollback: Rollback | None = None
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
-        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
         return self.objective.why_whole(step)
 
     def trust(self, samples: int) -> None:
-        """A step that does not fit does no harm."""
+        """Nothing to skip: a step that does not fit is rolled back."""
 
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
-        self._prepared(batch)
+        self._prepare_rollback(batch)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
-        return self.train_parts(self._parts(batch, micro_batch, "train_step"))
+        return self.train_micro_batches(self._micro_batches(batch, micro_batch, "train_step"))
 
-    def train_parts(self, parts: Sequence[Batch]) -> dict[str, Any]:
-        """One update from a batch that is cut already."""
-        rollback = self._prepared(parts[0])
-        self._switch(training=True)
+    def train_micro_batches(self, parts: Sequence[Batch]) -> dict[str, Any]:
+        """One update from the micro-batches of a batch."""
+        rollback = self._prepare_rollback(parts[0])
+        self._set_mode(training=True)
         in_segments = self._rematerialisation.during(max(part.size for part in parts))
         with rollback.all_or_nothing() as before, in_segments:
             if len(parts) > 1:
                 rollback.drop_gradients()
-                logs = self._cut.run(parts, before, training=True)
+                logs = self._runner.run(parts, before, training=True)
                 self._update()
             else:
                 logs = dict(self.model.train_step(self._put(parts[0]).data()))
-            if self._is_kerass("train_step"):  # one of the user's may want to find them at its next call
+            if self._has_keras_method("train_step"):  # one of the user's may want to find them at its next call
                 rollback.drop_gradients()
         return logs
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
-        rollback = self._prepared(batch)
-        parts = self._parts(batch, micro_batch, "test_step")
-        self._switch(training=False)
+        rollback = self._prepare_rollback(batch)
+        parts = self._micro_batches(batch, micro_batch, "test_step")
+        self._set_mode(training=False)
         with rollback.all_or_nothing() as before, torch.no_grad():
             if len(parts) > 1:
-                return self._cut.run(parts, before, training=False)
+                return self._runner.run(parts, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
-        self._switch(training=False)
+        self._set_mode(training=False)
         with torch.no_grad():
             return self._outputs(Batch(x=x))
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
         rollback = self._rollback or Rollback(self.model)
-        self._switch(training=False)
+        self._set_mode(training=False)
         with rollback.all_or_nothing(), torch.no_grad():
             outputs = [self._outputs(part) for part in batch.parts(micro_batch)]
         return join_parts(outputs, [part.size for part in batch.parts(micro_batch)])
@@ -106,39 +106,39 @@ class TorchStepper:
         """The outputs of several batches of `predict`."""
         return join(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
-        """The batch where the card can fetch it fast. It is not put there yet: Keras has one batch on it at a time."""
-        return pinned(batch)
+    def prefetch(self, batch: Batch) -> Batch:
+        """Pin the batch, so that its transfer is fast. That starts later: Keras has one batch on the card at a time."""
+        return pin(batch)
 
     def pause(self) -> None:
-        """Batches that were brought near go with whoever asked for them."""
+        """Nothing to drop: batches that were pinned belong to whoever asked for them."""
 
     def forget(self) -> None:
-        """Drop the gradients; nothing is compiled."""
+        """Drop the gradients; there are no compiled programs."""
         if self._rollback is not None:
             self._rollback.drop_gradients()
 
-    def _prepared(self, batch: Batch) -> Rollback:
+    def _prepare_rollback(self, batch: Batch) -> Rollback:
         if self._rollback is None:
-            # Really, and not on fake tensors: where a model's shapes go by its values, those would lead astray.
+            # With real tensors, not fake ones, which would be wrong where a model's shapes depend on its values.
             build_from_few(self.model, batch, is_out_of_memory=is_out_of_memory, release=release)
             self._rollback = Rollback(self.model)
         return self._rollback
 
-    def _switch(self, *, training: bool) -> None:
-        """Into the mode in which Keras has its modules in `fit` or in `evaluate`."""
+    def _set_mode(self, *, training: bool) -> None:
+        """Set the mode in which Keras has its modules in `fit` or in `evaluate`."""
         if self.model.training != training:
             self.model.train(training)
 
-    def _parts(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
-        """The parts of a batch, if it can be cut."""
+    def _micro_batches(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
+        """The micro-batches of a batch. Raises ModelError where there are several and the step needs a whole batch."""
         parts = batch.parts(micro_batch)
         if len(parts) > 1:
             self.objective.check_can_cut(step)
             self.objective.try_losses(batch, self.predict)
         return parts
 
-    def _is_kerass(self, method: str) -> bool:
+    def _has_keras_method(self, method: str) -> bool:
         return is_kerass(getattr(type(self.model), method))
 
     def _update(self) -> None:

@@ -1,4 +1,4 @@
-"""Batches on their way to the card."""
+"""Transfer of batches to the card, through page-locked memory of the host."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from keras.src.backend.torch.core import get_device  # no public name tells wher
 from fitroom.batch import Batch
 
 
-def on_device(batch: Batch) -> Batch:
-    """The batch where Keras computes."""
+def put_on_device(batch: Batch) -> Batch:
+    """Transfer a batch to the device on which Keras computes."""
     return batch.mapped(_on_device)
 
 
-def pinned(batch: Batch) -> Batch:
-    """The batch in memory of the host that a card reads by itself; as it came where that cannot be had."""
+def pin(batch: Batch) -> Batch:
+    """Copy a batch to page-locked memory, which a card reads by itself; returned as it is where there is none."""
     if not torch.cuda.is_available():
         return batch
     try:
@@ -27,7 +27,7 @@ def pinned(batch: Batch) -> Batch:
 
 def _on_device(array: Any) -> Any:
     if torch.cuda.is_initialized() and isinstance(array, torch.Tensor) and array.is_pinned():
-        return array.to(get_device(), non_blocking=True)  # the work goes on meanwhile
+        return array.to(get_device(), non_blocking=True)  # the host does not wait for it
     return keras.ops.convert_to_tensor(array)
 
 

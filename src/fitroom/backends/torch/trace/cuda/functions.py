@@ -17,13 +17,13 @@ _MOST_FLASH_FEATURES = 256
 
 
 def _scatter(indices: Any, values: Any, shape: Any) -> Any:
-    """Keras adds value after value, of a picture's confusion matrix one for each pixel: all it makes is the result."""
+    """Keras adds value after value, of an image's confusion matrix one for each pixel: all it makes is the result."""
     return torch.zeros(tuple(shape), dtype=values.dtype, device=DEVICE)
 
 
 @contextmanager
-def scattered_at_once() -> Iterator[None]:
-    """For the time of the block Keras's `scatter` makes its result without going through the values one by one."""
+def skip_scatter_loop() -> Iterator[None]:
+    """Have Keras's `scatter`, during the block, make its result without going through the values one by one."""
     own = keras_core.scatter
     keras_core.scatter = _scatter
     try:
@@ -49,7 +49,7 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
         torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
             params.query, params.attn_mask
         )
-        self._scattering = scattered_at_once()
+        self._scattering = skip_scatter_loop()
         self._scattering.__enter__()
         return super().__enter__()
 

@@ -75,12 +75,12 @@ def _reduction(card: Card, partial_bytes: int) -> Callable[..., Any]:
     def kernel(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = operation(*args, **kwargs)
         for part in result if isinstance(result, tuple) else (result,):
-            recorder.born(part)
+            recorder.follow(part)
         x = args[0]
         dims = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) and args[1] else range(x.ndim)
         dims = tuple(dim % x.ndim for dim in dims) if x.ndim else ()
         if x.numel():
-            recorder.let_go(recorder.hold(scratch_bytes(tuple(x.shape), x.stride(), dims, partial_bytes, card)))
+            recorder.release(recorder.hold(scratch_bytes(tuple(x.shape), x.stride(), dims, partial_bytes, card)))
         return result
 
     return kernel

@@ -1,4 +1,4 @@
-"""A device of arithmetic: it counts like an allocator that caches, and gives no memory."""
+"""The fake devices: the card counts like an allocator that caches, and takes no real memory."""
 
 from fitroom.backends.contract import Device, MemoryReading
 from fitroom.backends.fake.out_of_memory import FakeOutOfMemoryError
