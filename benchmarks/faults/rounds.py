@@ -23,8 +23,17 @@ with tempfile.TemporaryDirectory() as folder:
         layers = [keras.layers.Dense(256, "relu"), keras.layers.Dense(256, "relu"), keras.layers.Dense(2)]
         model = keras.Sequential([keras.Input((64,)), *layers])
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-        options = {"recipe": fitroom.Recipe(micro_batch=8), "run_dir": Path(folder) / str(number)}
-        fitroom.fit(model, x, y, batch_size=16, epochs=1, verbose=0, validation_data=(x, y), **options)
+        fitroom.fit(
+            model,
+            x,
+            y,
+            batch_size=16,
+            epochs=1,
+            verbose=0,
+            validation_data=(x, y),
+            recipe=fitroom.Recipe(micro_batch=8),
+            run_dir=Path(folder) / str(number),
+        )
         del model, layers
         keras.backend.clear_session()
         gc.collect()

@@ -27,8 +27,8 @@ from fitroom.planning.plan import plan as plan
 from fitroom.planning.result import Plan as Plan
 from fitroom.recipe import Recipe as Recipe
 from fitroom.recipe import Remat as Remat
-from fitroom.report.run_record import Run as Run
-from fitroom.report.run_record import open_run as open_run
+from fitroom.runs.run import Run as Run
+from fitroom.runs.run import open_run as open_run
 from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step

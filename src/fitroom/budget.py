@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from fitroom.display import TextDisplay
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.units import format_bytes, parse_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(TextDisplay):
     """The bytes one device can give to training, and where the figure is from."""
 
     bytes: int
@@ -36,18 +37,6 @@ class Budget:
         if isinstance(value, int):
             return cls(bytes=parse_bytes(value), source="given")
         return _of_text(value, backend)
-
-    def __str__(self) -> str:
-        from fitroom.report.facts import budget_words
-
-        return budget_words(self)
-
-    def _repr_html_(self) -> str:
-        """As a few lines, where a notebook shows it."""
-        from fitroom.report.facts import budget_words
-        from fitroom.report.notebook import facts_html
-
-        return facts_html({"budget": budget_words(self)})
 
 
 def _of_text(text: str, backend: str | None) -> Budget:

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from functools import cache
 from importlib import resources
 
+from fitroom.display import TextDisplay
 from fitroom.errors import UnknownNameError
 
 _MIB = 1024**2
@@ -31,7 +32,7 @@ _SIZE_TOLERANCE = 0.075
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class Card(TextDisplay):
     """One graphics card: what its datasheet says. None where it is unknown or the card has no such unit."""
 
     name: str
@@ -64,18 +65,6 @@ class Card:
     bf16_flops: int | None
     source: str
     """Where the figures can be looked up."""
-
-    def __str__(self) -> str:
-        from fitroom.report.facts import card_lines, text_of
-
-        return text_of(card_lines(self))
-
-    def _repr_html_(self) -> str:
-        """As a few lines, where a notebook shows it."""
-        from fitroom.report.facts import card_lines
-        from fitroom.report.notebook import facts_html
-
-        return facts_html(card_lines(self))
 
 
 @cache

@@ -9,7 +9,7 @@ from fitroom.classify.precision import Precision
 from fitroom.planning.identity import model_digest, rename_segments
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
-from fitroom.report.plan_words import recipe_words
+from fitroom.report.plan.words import format_recipe
 
 _ASKED_OF_THE_PLAN = ("budget", "gpu", "micro_batch", "keep", "allow", "prefer")
 """Options that make another plan."""
@@ -87,7 +87,7 @@ class Choice:
         if self.plan is None:
             yield self.why
         else:
-            how = recipe_words(self.recipe, self.plan.batch_size)
+            how = format_recipe(self.recipe, self.plan.batch_size)
             yield f"plan: {how}"
             yield f"why: {self.why}"
             seen_by = {"batch statistics": "BatchNormalization sees "}

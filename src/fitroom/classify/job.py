@@ -118,7 +118,7 @@ class TrainJob:
         """`report.html`, also of a run that was stopped. That it cannot be written is no reason to lose the rest."""
         if not (self.folder / RUN_FILE).exists():  # stopped before `fit` began it
             return None
-        from fitroom.report.run_page import write_report
+        from fitroom.report.run.report import write_report
 
         try:
             return str(write_report(self.folder))
@@ -129,7 +129,7 @@ class TrainJob:
 
 def ensure_report(folder: Path) -> Path:
     """The report of a run, written where a kill or a full disk left none."""
-    from fitroom.report.run_page import REPORT_FILE, is_whole, write_report
+    from fitroom.report.run.report import REPORT_FILE, is_whole, write_report
 
     path = folder / REPORT_FILE
     return path if is_whole(path) else write_report(folder)

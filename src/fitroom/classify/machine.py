@@ -13,7 +13,7 @@ from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
-from fitroom.report.words import backend_name
+from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
 from fitroom.watch.device_note import device_note
 
@@ -74,12 +74,12 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
         budget=asked or _live_budget(device, limit_bytes, free if on_card else None),
         card=_card(gpu or (on_card.name if on_card else None)),
     )
-    say(f"training on {machine.where} with {backend_name(name)}")
+    say(f"training on {machine.where} with {format_backend(name)}")
     if note := device_note(loaded):
         said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
         say(f"warning: {note}{said}")
     if asked and (why_not or (limit_bytes or 0) > asked.bytes + _SLACK_BYTES):
-        why_not = why_not or f"{backend_name(name)} took {format_bytes(limit_bytes)} all the same"
+        why_not = why_not or f"{format_backend(name)} took {format_bytes(limit_bytes)} all the same"
         say(f"the budget of {format_bytes(asked.bytes)} is planned with, but not enforced: {why_not}")
     return machine
 

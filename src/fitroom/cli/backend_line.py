@@ -3,7 +3,7 @@
 import click
 
 from fitroom.backends.choose import BackendChoice, settle_backend
-from fitroom.report.words import backend_name
+from fitroom.report.shared.words import format_backend
 
 
 def choose_and_say(flag: str | None, *, why: str = "--backend", also: tuple[str, ...] = ()) -> str:
@@ -31,4 +31,4 @@ def backend_words(choice: BackendChoice) -> str:
     'JAX (--backend, which overrides KERAS_BACKEND=torch)'
     """
     overrides = f", which overrides {choice.overridden}" if choice.overridden else ""
-    return f"{backend_name(choice.name)} ({choice.why}{overrides})"
+    return f"{format_backend(choice.name)} ({choice.why}{overrides})"

@@ -114,9 +114,9 @@ def command(
     if not estimates:
         raise FitroomError(" ".join(dict.fromkeys(refusal["reason"] for refusal in _refusals(cells))))
     if plot:
-        from fitroom.report.plot import save_plot
+        from fitroom.report.save import save_estimate
 
-        save_plot(estimates[0], plot)
+        save_estimate(estimates[0], plot)
         click.echo(f"drawn: {plot}", err=True)
     if as_json:
         found = [cell.to_dict(with_timeline=timeline) for cell in estimates]
@@ -131,12 +131,12 @@ def command(
 def _print(cells: Sequence[Any]) -> None:
     from rich.console import Console
 
-    from fitroom.report.terminal import estimates_table
+    from fitroom.report.estimate.comparison import render_comparison
 
-    Console().print(cells[0] if len(cells) == 1 else estimates_table(cells))
+    Console().print(cells[0] if len(cells) == 1 else render_comparison(cells))
 
 
 def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
-    from fitroom.report.comparison import Refusal
+    from fitroom.report.estimate.comparison import Refusal
 
     return [vars(cell) for cell in cells if isinstance(cell, Refusal)]

@@ -27,7 +27,7 @@ from fitroom.keras_model.loading.source import ModelSource, check_model
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import Recipe
-from fitroom.report.comparison import Cell, Refusal
+from fitroom.report.estimate.comparison import Cell, Refusal
 from fitroom.units import parse_bytes
 
 INPUT_DTYPES = (

@@ -12,7 +12,13 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card, all_cards, find_card
 from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.errors import UnknownNameError
-from fitroom.report.facts import BACKENDS, capability_words, card_lines, tera, text_of
+from fitroom.report.facts import (
+    BACKENDS,
+    format_capability,
+    format_facts,
+    format_tflops,
+    list_card_facts,
+)
 from fitroom.units import format_bytes
 
 WIDTH = 100
@@ -60,17 +66,17 @@ def _show_catalogue(cards: tuple[Card, ...]) -> None:
             table.add_row(
                 f"  {card.name}",
                 format_bytes(card.memory_bytes),
-                capability_words(card),
+                format_capability(card),
                 f"{card.bandwidth_bytes_per_second / 1e9:,.0f}",
-                tera(card.fp32_flops),
-                tera(card.bf16_flops),
+                format_tflops(card.fp32_flops),
+                format_tflops(card.bf16_flops),
             )
     _print(table)
     click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are here for their memory only.")
 
 
 def _show_card(card: Card) -> None:
-    click.echo(text_of(card_lines(card)))
+    click.echo(format_facts(list_card_facts(card)))
 
 
 def _facts(card: Card) -> dict[str, Any]:
@@ -80,7 +86,7 @@ def _facts(card: Card) -> dict[str, Any]:
         "aliases": list(card.aliases),
         "vendor": card.vendor,
         "architecture": card.architecture,
-        "compute_capability": capability_words(card) or None,
+        "compute_capability": format_capability(card) or None,
         "memory_bytes": card.memory_bytes,
         "budget_bytes": {backend: _budget(card, backend) for backend in BACKENDS},
         "bandwidth_bytes_per_second": card.bandwidth_bytes_per_second,

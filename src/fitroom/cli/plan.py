@@ -90,9 +90,9 @@ def command(
     with progress() as say, stdout_for_results():
         plan = job.run(backend, say)
     if plot:
-        from fitroom.report.plan_plot import save_plan_plot
+        from fitroom.report.save import save_plan
 
-        save_plan_plot(plan, plot)
+        save_plan(plan, plot)
         click.echo(f"drawn: {plot}", err=True)
     if save:
         plan.save(save)
@@ -100,9 +100,9 @@ def command(
     if as_json:
         _show(plan.to_dict())
         return
-    from fitroom.report.plan_text import plan_text
+    from fitroom.report.plan.text import render_plan_text
 
-    _show(plan_text(plan, all_recipes=all_recipes))
+    _show(render_plan_text(plan, all_recipes=all_recipes))
 
 
 def _check_is_for_all(**asked: Any) -> None:
@@ -114,9 +114,9 @@ def _check_is_for_all(**asked: Any) -> None:
 
 
 def _table(job: Any, found: list[Any]) -> Any:
-    from fitroom.report.plan_cards import cards_table
+    from fitroom.report.plan.cards import render_cards_table
 
-    return cards_table(found, f"{job.model}, batch {job.batch_size}")
+    return render_cards_table(found, f"{job.model}, batch {job.batch_size}")
 
 
 def _show(result: Any) -> None:

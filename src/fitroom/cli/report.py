@@ -20,7 +20,7 @@ def command(run: Path, opens: bool) -> None:
     fitroom report runs/a
     fitroom report runs/a --open
     """
-    from fitroom.report.run_page import write_report
+    from fitroom.report.run.report import write_report
 
     path = write_report(run)
     click.echo(str(path))

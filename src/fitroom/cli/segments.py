@@ -56,18 +56,18 @@ def command(
     with stdout_for_results():
         outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)
     if plot:
-        from fitroom.report.segments_graph import graph_svg
+        from fitroom.report.segments.figure import draw_segments
 
-        plot.write_text(graph_svg(graph, outline), encoding="utf-8")
+        plot.write_text(draw_segments(graph, outline), encoding="utf-8")
         click.echo(f"drawn: {plot}", err=True)
     if as_json:
         click.echo(json.dumps(outline.to_dict(), indent=2))
         return
     from rich.console import Console
 
-    from fitroom.report.segments_text import SegmentsText
+    from fitroom.report.segments.text import render_segments_text
 
-    Console().print(SegmentsText(outline))
+    Console().print(render_segments_text(outline))
 
 
 def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:

@@ -16,7 +16,7 @@ def open_view(*, as_json: bool) -> Iterator[Listener]:
 
     Views write to a handle of their own: stderr itself is turned away while a framework starts.
     """
-    from fitroom.report.lines import JsonView, LineView
+    from fitroom.report.progress.lines import JsonView, LineView
 
     if as_json:
         with JsonView() as view:
@@ -29,7 +29,7 @@ def open_view(*, as_json: bool) -> Iterator[Listener]:
             return
         from rich.console import Console
 
-        from fitroom.report.live import LiveView
+        from fitroom.report.progress.live import LiveView
 
         with LiveView(Console(file=own)) as live:
             yield live

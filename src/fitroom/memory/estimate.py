@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from fitroom.display import RichDisplay
 from fitroom.memory.timeline import KINDS, PHASES, Kind, Phase, Timeline
 from fitroom.recipe import Recipe
 
@@ -21,7 +22,7 @@ class LayerBytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class Estimate(RichDisplay):
     """What a recipe takes: three sizes, the split of the peak, and how it was found."""
 
     peak_bytes: int
@@ -129,21 +130,3 @@ class Estimate:
                 "notes": tuple(data["notes"]),
             }
         )
-
-    def __str__(self) -> str:
-        from fitroom.report.plain import plain_text
-        from fitroom.report.terminal import estimate_text
-
-        return plain_text(estimate_text(self))
-
-    def __rich__(self) -> Any:
-        """As text, where rich prints it."""
-        from fitroom.report.terminal import estimate_text
-
-        return estimate_text(self)
-
-    def _repr_html_(self) -> str:
-        """As a few lines, where a notebook shows it."""
-        from fitroom.report.notebook import estimate_html
-
-        return estimate_html(self)

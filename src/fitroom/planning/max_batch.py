@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
+from fitroom.display import TextDisplay
 from fitroom.input_sizes import InputShape, known_sizes
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaxBatch:
+class MaxBatch(TextDisplay):
     """The largest batches that fit a budget without being split."""
 
     plain: int
@@ -23,18 +24,6 @@ class MaxBatch:
     """The largest with as much recomputed as saves memory."""
 
     budget: Budget
-
-    def __str__(self) -> str:
-        from fitroom.report.facts import max_batch_lines, text_of
-
-        return text_of(max_batch_lines(self))
-
-    def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        from fitroom.report.facts import max_batch_lines
-        from fitroom.report.notebook import facts_html
-
-        return facts_html(max_batch_lines(self))
 
 
 def max_batch(

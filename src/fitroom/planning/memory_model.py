@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.variant import Variant
 
-# Median of required over counted bytes, over the cases in benchmarks/cases.py; single models need up to 1.5 times as
-# much. The first estimate of a search is of a small size, so these factors never decide.
+# Median of required over counted bytes, over the cases in benchmarks/harness/cases.py; single models need up to 1.5
+# times as much. The first estimate of a search is of a small size, so these factors never decide.
 _USUAL_FACTORS = {
     ("jax", "float32"): 1.0,
     ("jax", "mixed"): 1.0,

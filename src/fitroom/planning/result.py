@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.budget import Budget
+from fitroom.display import RichDisplay
 from fitroom.errors import InputError
 from fitroom.files.durable import read_json, write_json
 from fitroom.files.field_types import check_types
@@ -17,7 +18,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(RichDisplay):
     """What `fitroom.plan` found. It prints itself; `fitroom.fit(model, ..., plan=plan)` carries it out."""
 
     recipe: Recipe
@@ -135,21 +136,3 @@ class Plan:
                 f"No plan could be read from {str(file)!r}: {error}",
                 hint="a file that `fitroom plan --save FILE` or `plan.save(file)` wrote",
             ) from error
-
-    def __str__(self) -> str:
-        from fitroom.report.plain import plain_text
-        from fitroom.report.plan_text import plan_text
-
-        return plain_text(plan_text(self))
-
-    def __rich__(self) -> Any:
-        """Return the text that rich prints."""
-        from fitroom.report.plan_text import plan_text
-
-        return plan_text(self)
-
-    def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        from fitroom.report.notebook import plan_html
-
-        return plan_html(self)

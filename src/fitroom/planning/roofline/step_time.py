@@ -1,6 +1,7 @@
 """Predicts the seconds of a training step: ideal seconds of its work on a card, times measured factors.
 
-The factors in `factors.json` say how far each framework is from the ideal; `benchmarks/speed_factors.py` fits them.
+The factors in `factors.json` say how far each framework is from the ideal; `benchmarks/predict/speed_factors.py` fits
+them.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Which values of a step get memory of their own, and which kernels write them.
 
-Fused: what XLA's GPU compiler does, in rules found by comparing with it (`benchmarks/traced_error.py`). Operations
-that a library carries out read and write memory. So do reductions and their like, but what they read is computed on
-the way. All else is computed where it is needed, as often as it is needed, and takes no memory.
+Fused: what XLA's GPU compiler does, in rules found by comparing with it (`benchmarks/predict/traced_error.py`).
+Operations that a library carries out read and write memory. So do reductions and their like, but what they read is
+computed on the way. All else is computed where it is needed, as often as it is needed, and takes no memory.
 """
 
 from collections import defaultdict

@@ -1,0 +1,1 @@
+"""Pieces that every room uses: the terminal's surface, templates, charts, colours, words."""
