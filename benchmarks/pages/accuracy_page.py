@@ -28,97 +28,97 @@ _TARGETS = {
 }
 """Median and 95th percentile that we set out to reach."""
 
-_PAGE = """# How right the estimates are
+_PAGE = """# The accuracy of the estimates
 
-Made by `python benchmarks/pages/accuracy_page.py` from the files in `benchmarks/results/`;
+This page is made by `python benchmarks/pages/accuracy_page.py` from the files in `benchmarks/results/`;
 `benchmarks/predict/accuracy.py` says how those are made.
 
 Measured on one {gpu} (driver {driver}) in {month}: the allocator's peak in steady training, one process a case.
 {versions}.
 Predicted on a machine without a GPU.
-The cases were split in two halves by a hash of their names before the estimators for PyTorch and TensorFlow were
-written: what is fitted in those was fitted on one half (and on probes outside the list), and the other half was looked
-at once, to write this page. TensorFlow's graph mode was looked at twice: at first its 95th percentile was 7.26 %, by an
-LSTM and a dense net. The causes were found in records of smaller ones, which are not in the list: what loops copy to
-the card, and the order of operations, which is now compared with that of steps that ran. Nothing was fitted for it. On
-JAX and in jitted TensorFlow XLA's own compiler answers, and two rules are added to it: for the workspaces of matrix
-products, and for buffers that a card's schedule fills early. Both were found on JAX with both halves in view, the
-second because ResNet50, ResNet101 and DenseNet121, all held out, came out 2 to 4 % too low; before it the 95th
-percentile of JAX's held-out half was 3.55 %.
+The cases were split into two halves by a hash of their names before the estimators for PyTorch and TensorFlow were
+written. What is fitted in those was fitted on one half (and on probes outside the list). The other half was evaluated a
+single time, to write this page. TensorFlow's graph mode was evaluated twice: at first its 95th percentile was 7.26 %,
+because of an LSTM and a dense network. The causes were found in records of smaller models, which are not in the list:
+what loops copy to the card, and the order of operations, which is now compared with that of steps that ran. Nothing was
+fitted for it. On JAX and in jitted TensorFlow the estimate comes from XLA's own compiler, with two rules added: for the
+workspaces of matrix products, and for buffers that the card's schedule fills early. Both rules were found on JAX with
+both halves visible, the second because ResNet50, ResNet101 and DenseNet121, all held out, were predicted 2 to 4 % too
+low; before it the 95th percentile of JAX's held-out half was 3.55 %.
 
-## In short
+## Summary
 
-Error of `peak_bytes`: predicted against measured.
+Error of `peak_bytes`, predicted against measured:
 
 | | cases | median | 95th percentile | largest | too low in | at most by |
 |---|---:|---:|---:|---:|---:|---:|
 {summary}
 
-What we set out for, median and 95th percentile: {targets}. {verdict}
+The targets for median and 95th percentile: {targets}. {verdict}
 
 ![error of every case over its measured peak](images/accuracy.svg)
 
 ## Capped at `required_bytes`
 
-`model.fit` in a second process whose allocator is limited to the predicted `required_bytes`, first steps and autotuning
-included. On JAX the limit is a part of the card, which comes to at most 2 MiB more. Of jitted TensorFlow some ran under
-their cap that have not been measured without one.
+`model.fit` ran in a second process whose allocator is limited to the predicted `required_bytes`, first steps and
+autotuning included. On JAX the limit is set as a fraction of the card, which comes to at most 2 MiB more. Some cases of
+jitted TensorFlow ran under their cap, but were not measured without one.
 
 | | cases | ran | did not |
 |---|---:|---:|---|
 {caps}
 
-How much less would do, by bisection (`predict/accuracy.py cap --search`), beside what `required_bytes` is today:
+The smallest cap under which a case runs, found by bisection (`predict/accuracy.py cap --search`), and today's
+`required_bytes`:
 
 | case | `required_bytes` | runs under | fails under | above the smallest cap by at most |
 |---|---:|---:|---:|---:|
 {smallest}
 
-At most 10 % is what we set out for: {close}. In graph mode no two processes lie alike in memory, and what holds them
-all is more than one of them takes; in jitted TensorFlow the 256 MiB for what only the card decides weigh most in small
-steps.
+The target is at most 10 %: {close}. In graph mode memory is placed differently in every process, and a limit that is
+enough for all of them is more than one of them needs. In jitted TensorFlow the 256 MiB for what only the card decides
+weigh most in small steps.
 
-On JAX, XLA recomputes to come under a limit, and a step needs less where there is less. There `required_bytes` is the
-one under the smallest limit (`fitroom estimate --limit smallest`).
+On JAX, XLA recomputes to stay below a limit, so a step needs less under a smaller limit. There `required_bytes` is that
+under the smallest limit (`fitroom estimate --limit smallest`).
 
-Jitted TensorFlow failed three of four times when it was capped at what a replay of its allocator asks for; what those
-steps lacked is not known. `required_bytes` was raised by 256 MiB and 3 %, and those three have run since. Plans of
-Xception in 8 GiB failed all the same: kernels that are tried and ask for more memory than there is leave behind what
-they were given, 0.7 to 1.5 GiB of it. That is counted since, for depthwise convolutions in float32, which have such
-kernels.
+Jitted TensorFlow failed in three of four runs that were capped at the figure of the allocator's replay; the cause is
+not known. `required_bytes` was raised by 256 MiB and 3 %, and those three have run since. Plans of Xception in 8 GiB
+still failed: when XLA tries kernels that ask for more memory than there is, what they were given is not released, 0.7
+to 1.5 GiB. That is now counted for depthwise convolutions in float32, which have such kernels.
 
-In graph mode four steps ran out of memory at first: where a few bytes lie decides whether the allocator cuts a large
-chunk for a request or gives it away whole, and no two processes are alike in that. Another process of one of them had
-run under less, and VGG16 ran in mixed precision under a cap under which it had failed before. So `required_bytes` holds
-replays whose variables lie a little elsewhere, with 6 % on top where it was 3 %, and three of the four ran. The LSTM
-did not: fed by a `PyDataset`, which leaves the size of a batch open, each round of its loop keeps seven small tensors
-instead of three, and two chunks were given away whole where replays have one. What small chunks have too much of is
-counted twice since.
+In graph mode four steps ran out of memory at first. The placement of a few bytes decides whether the allocator splits a
+large chunk for a request or gives it away whole, and it differs between processes. Another process of one of them had
+run under less, and VGG16 ran in mixed precision under a cap under which it had failed before. So `required_bytes`
+is now enough for replays whose variables are placed slightly differently, with a margin of 6 % instead of 3 %, and
+three of the four ran. The LSTM did not: with a `PyDataset`, which leaves the batch size open, each iteration of
+its loop keeps seven small tensors instead of three, and two chunks were given away whole where replays have one. What
+small chunks have beyond their request is now counted twice.
 
-On JAX MobileNetV3Large failed twice in mixed precision. Keras sends two batches to the card before the optimizer's
-slots are made, and the gaps that they leave are lost to a step that takes all its memory in one piece. One batch
-more is counted for it since, and both it and the LSTM have run.
+On JAX MobileNetV3Large failed twice in mixed precision. Keras transfers two batches to the card before the optimizer's
+slots are created, and a step that takes all its memory in one block cannot use the gaps that they leave. One more batch
+is now counted for it, and both it and the LSTM have run.
 
-## Beside other ways
+## Other estimators
 
-The PyTorch cases, all of them, as others foresee them (`benchmarks/predict/peers.py`):
+All PyTorch cases, as other tools predict them (`benchmarks/predict/peers.py`):
 
 | | cases | median error | 95th percentile | too low in | at most by |
 |---|---:|---:|---:|---:|---:|
 {peers}
 
-torchinfo finds nothing within a Keras model, since its hooks are never called there, and answers with the size of the
-input. xMem, the best published estimator for PyTorch, states a median error of 3.6 % on models of its own choice.
+torchinfo finds nothing within a Keras model, because its hooks are never called there, and returns the size of the
+input. xMem, the best published estimator for PyTorch, states a median error of 3.6 % on models of its authors' choice.
 
 ## Every case
 
-`fit`: `model.fit` on NumPy arrays (on JAX one batch copied ahead is counted). `resident`: one batch that stays on the
+`fit`: `model.fit` on NumPy arrays (on JAX one prefetched batch is counted). `resident`: one batch that stays on the
 card.
 {tables}
 {remarks}
 ## Compilers of other versions
 
-XLA lays out memory as its own version does. The same cases, predicted with a compiler of another version:
+XLA's memory layout depends on its version. The same cases, predicted with a compiler of another version:
 
 | | compiler | cases | median | 95th percentile | largest | too low in |
 |---|---|---:|---:|---:|---:|---:|
@@ -126,19 +126,19 @@ XLA lays out memory as its own version does. The same cases, predicted with a co
 {traced}{applications}"""
 
 _REMARKS = """
-What is left of JAX's error is the scratch memory of cuDNN's convolutions, which XLA chooses by timing them on the card:
-without a card it is taken for none. It also changes the order in which XLA works: in ResNet50 a block of zeros for a
-pooling's gradient is made hundreds of operations earlier on the card, and is held meanwhile. NASNetMobile is not to be
-had on PyTorch: Keras itself refuses it there. TensorFlow's and PyTorch's LSTM runs as Keras's own loop
+The remaining error on JAX is the scratch memory of cuDNN's convolutions, which XLA chooses by timing them on the card:
+without a card it is taken as zero. It also changes the order of XLA's operations: in ResNet50 a block of zeros for a
+pooling's gradient is created hundreds of operations earlier on the card, and held until it is used. NASNetMobile is not
+available on PyTorch: Keras itself refuses it there. The LSTM on TensorFlow and PyTorch runs as Keras's own loop
 (`use_cudnn=False`). What a step takes in TensorFlow's graph mode differs from process to process, and five replays are
-averaged. It differs most where a few large tensors make up the step, as in the dense net: by 9 % among 16 replays of
-it, of which the largest is 1.7 % below what was measured.
+averaged. It differs most where a few large tensors make up the step, as in the dense network: by 9 % among 16 replays
+of it, of which the largest is 1.7 % below the measured peak.
 """
 
 _TRACED = """
 ## JAX, from the jaxpr alone
 
-What `fitroom estimate` says without the compiler (`method: traced`), against the compiled estimate for an H200.
+What `fitroom estimate` predicts without the compiler (`method: traced`), against the compiled estimate for an H200.
 Tuned on one half of the cases, reported on the other.
 
 **{cases} held-out cases: median error {median}, 95th percentile {p95}; too low in {too_low} of them.**
@@ -149,9 +149,9 @@ Tuned on one half of the cases, reported on the other.
 _APPLICATIONS = """
 ## Every model of keras.applications
 
-For an H200 at the picture size each was made for, batch 8, float32 (`benchmarks/predict/applications.py`).
+Estimates for an H200 at the default image size of each model, batch 8, float32 (`benchmarks/predict/applications.py`).
 
-| | models | refused | least part of a peak that has a layer |
+| | models | refused | smallest share of a peak that is attributed to a layer |
 |---|---:|---|---:|
 {rows}
 """

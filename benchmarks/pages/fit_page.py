@@ -26,7 +26,7 @@ def figures() -> str:
         f"| {title(place)} | {words[training]} | {ratio(speeds.get((place, training)))} | "
         f"{ratio(peaks.get((place, training)))} |"
         for place, training in sorted({*speeds, *peaks})
-        for words in [{"plain": "whole batches", "accumulate": "4 parts a batch, beside Keras's accumulation"}]
+        for words in [{"plain": "whole batches", "accumulate": "4 micro-batches a batch, beside Keras's accumulation"}]
     ]
     survived = [
         f"| {title(place)} | {line['limit']} | {line['updates']} | {' '.join(map(str, line['tried'])) or '-'} | "
@@ -50,7 +50,7 @@ def figures() -> str:
         [
             "Xception at 299 pixels, batch 256, on an H200 whose allocator is capped: 20 batches and a short one.",
             "",
-            "| where | cap | updates | did not fit | at once in the end | s from error to next step |",
+            "| where | cap | updates | did not fit | micro-batch in the end | s from error to next step |",
             "|---|---:|---:|---|---:|---:|",
             *survived,
         ],

@@ -41,7 +41,7 @@ def last_of(lines: list[Line], what: str, *names: str) -> list[Line]:
 def carried_out(plans: list[Line]) -> list[str]:
     """Whether they kept to their budgets."""
     return [
-        "| model | backend | budget | precision | at once | needs at least | measured peak | out of memory "
+        "| model | backend | budget | precision | micro-batch | needs at least | measured peak | out of memory "
         "| samples a second | predicted |",
         "|---|---|---:|---|---:|---:|---:|---:|---:|---:|",
         *(
@@ -75,7 +75,7 @@ def compared(plan: Line, lines: list[Line]) -> list[str]:
     found = []
     if grid:
         best = grid[0]
-        recipe = f"{best['micro_batch'] or BATCH_SIZE} at once, {best['remat']} recomputed, {best['precision']}"
+        recipe = f"micro-batch {best['micro_batch'] or BATCH_SIZE}, {best['remat']} recomputed, {best['precision']}"
         found.append(
             f"{100 * best['seconds'] / plan['seconds']:.0f} % of the speed of the best of {len(grid)} recipes "
             f"({recipe})"
