@@ -76,10 +76,10 @@ class MicroBatchStep(TorchStep):
         """Make the variables that a first batch would make. Raises ModelError where micro-batches are impossible."""
         # A twin in another precision has no values, and Keras would count on them.
         with without_values(), symbolic_calls():
-            build(self.model, self.parts()[0])
+            build(self.model, self.micro_batches()[0])
         Objective(self.model).check_can_cut("train_step")
 
-    def parts(self) -> list[Batch]:
+    def micro_batches(self) -> list[Batch]:
         """The micro-batches, as structures of TensorSpec."""
         x, y = self.specs
         return [Batch(x=x, y=y).mapped(partial(_resized, size=size)) for size in self.sizes]
@@ -111,8 +111,8 @@ def micro_batch_step(
         sizes=tuple(sizes[:3]),
         remat=remat,
     )
-    parts = step.parts()
-    return replace(step, function=lambda stepper: stepper.train_micro_batches(parts))
+    micro_batches = step.micro_batches()
+    return replace(step, function=lambda stepper: stepper.train_micro_batches(micro_batches))
 
 
 def _zeros(spec: TensorSpec, device: str, observer: Observer) -> Any:

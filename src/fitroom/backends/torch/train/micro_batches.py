@@ -21,19 +21,23 @@ class MicroBatchRunner:
     def __init__(self, model: Any, objective: Objective, put: Callable[[Batch], Batch]) -> None:
         self._model, self._objective, self._put = model, objective, put
 
-    def run(self, parts: Sequence[Batch], before: Snapshot, *, training: bool) -> dict[str, Any]:
+    def run(self, micro_batches: Sequence[Batch], before: Snapshot, *, training: bool) -> dict[str, Any]:
         """Run all micro-batches of a batch, each from the statistics in `before`, and return the logs of the batch."""
-        num_samples = sum(part.size for part in parts)
-        shares = self._objective.shares(parts, self._divisors(parts) if self._objective.counts else None)
+        num_samples = sum(micro_batch.size for micro_batch in micro_batches)
+        shares = self._objective.shares(
+            micro_batches, self._divisors(micro_batches) if self._objective.counts else None
+        )
         differentiated = training and bool(self._model.trainable_weights)
         statistics = AveragedStatistics(before)
         total: Any = 0.0
         values: list[Any] = []
         logs: dict[str, Any] = {}
-        for part, row in zip(parts, shares.tolist(), strict=True):
+        for micro_batch, row in zip(micro_batches, shares.tolist(), strict=True):
             statistics.begin_micro_batch()
-            share = part.size / num_samples
-            added, of_losses, logs = self._run_one(part, row, share, training=training, differentiated=differentiated)
+            share = micro_batch.size / num_samples
+            added, of_losses, logs = self._run_one(
+                micro_batch, row, share, training=training, differentiated=differentiated
+            )
             statistics.end_micro_batch(share)
             # Keras's structures of tensors refer to themselves: what they hold of this one is in the next one's way.
             gc.collect(_YOUNG)
@@ -45,10 +49,10 @@ class MicroBatchRunner:
         return {name: new.get(name, value) for name, value in logs.items()}
 
     def _run_one(
-        self, part: Batch, shares: Sequence[float], share: float, *, training: bool, differentiated: bool
+        self, micro_batch: Batch, shares: Sequence[float], share: float, *, training: bool, differentiated: bool
     ) -> tuple[Any, list[Any], dict[str, Any]]:
         """One micro-batch. All that it holds on the device ends with this call, except for the gradients."""
-        model, on_device = self._model, self._put(part)
+        model, on_device = self._model, self._put(micro_batch)
         y_pred = self._call(on_device.x, training=training)
         total, values = self._objective.loss(on_device.y, y_pred, on_device.sample_weight, model.losses, shares, share)
         if differentiated:
@@ -56,13 +60,13 @@ class MicroBatchRunner:
         logs = model.compute_metrics(on_device.x, on_device.y, y_pred, on_device.sample_weight)
         return total.detach(), [value.detach() for value in values], logs
 
-    def _divisors(self, parts: Sequence[Batch]) -> list[list[float]]:
+    def _divisors(self, micro_batches: Sequence[Batch]) -> list[list[float]]:
         """What the losses divide each micro-batch by, found in a forward pass of its own."""
         with torch.no_grad():
-            return [self._divisors_of(part).tolist() for part in parts]
+            return [self._divisors_of(micro_batch).tolist() for micro_batch in micro_batches]
 
-    def _divisors_of(self, part: Batch) -> Any:
-        on_device = self._put(part)
+    def _divisors_of(self, micro_batch: Batch) -> Any:
+        on_device = self._put(micro_batch)
         return self._objective.divisors(on_device.y, self._call(on_device.x, training=False), on_device.sample_weight)
 
     def _call(self, x: Any, *, training: bool) -> Any:

@@ -58,18 +58,18 @@ class TorchStepper:
         self.prepare(batch)
         return self.train_micro_batches(self._micro_batches(batch, micro_batch, "train_step"))
 
-    def train_micro_batches(self, parts: Sequence[Batch]) -> dict[str, Any]:
+    def train_micro_batches(self, micro_batches: Sequence[Batch]) -> dict[str, Any]:
         """One update from the micro-batches of a batch."""
-        rollback = self._prepare_rollback(parts[0])
+        rollback = self._prepare_rollback(micro_batches[0])
         self._set_mode(training=True)
-        in_segments = self._rematerialisation.during(max(part.size for part in parts))
+        in_segments = self._rematerialisation.during(max(each.size for each in micro_batches))
         with rollback.all_or_nothing() as before, in_segments:
-            if len(parts) > 1:
+            if len(micro_batches) > 1:
                 rollback.drop_gradients()
-                logs = self._runner.run(parts, before, training=True)
+                logs = self._runner.run(micro_batches, before, training=True)
                 self._update()
             else:
-                logs = dict(self.model.train_step(self._put(parts[0]).data()))
+                logs = dict(self.model.train_step(self._put(micro_batches[0]).data()))
             if self._has_keras_method("train_step"):  # one of the user's may want to find them at its next call
                 rollback.drop_gradients()
         return logs
@@ -77,11 +77,11 @@ class TorchStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         rollback = self._prepare_rollback(batch)
-        parts = self._micro_batches(batch, micro_batch, "test_step")
+        micro_batches = self._micro_batches(batch, micro_batch, "test_step")
         self._set_mode(training=False)
         with rollback.all_or_nothing() as before, torch.no_grad():
-            if len(parts) > 1:
-                return self._runner.run(parts, before, training=False)
+            if len(micro_batches) > 1:
+                return self._runner.run(micro_batches, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
 
     def predict(self, x: Any) -> Any:
