@@ -14,8 +14,9 @@ PYTEST = $(BIN)/python -m pytest -m "$(SELECT)" -o cache_dir=.pytest_cache/$@
 SELECT ?= not slow
 
 NEXT := .venv-next
-# The newest PyTorch has no small build for CPUs on the index, so it stays the one that is tried.
+# PyPI's PyTorch brings CUDA, which is gigabytes: the one of requirements-dev.txt stays.
 TORCH_NEXT ?= $(shell grep '^torch==' requirements-dev.txt)
+TESTS_NEXT := tests/commands/test_private_names.py tests/commands/test_formats.py
 
 .PHONY: demo test test-all test-fast test-next $(PARTS) coverage lint docs bench pictures setup
 
@@ -62,12 +63,17 @@ coverage: $(READY)
 	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 # With the newest keras, jax and tensorflow-cpu, release candidates too, in an environment of its own: whether the private
-# names that fitroom uses are still there, and a few tests. The newest JAX may want a newer Python: PYTHON=python3.13.
+# names that fitroom uses are still there, and whether plans and runs of earlier versions are read. The newest JAX may
+# want a newer Python: make test-next PYTHON=python3.13.
 test-next:
 	test -x $(NEXT)/bin/python || $(PYTHON) -m venv $(NEXT)
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --upgrade \
-		"keras>=3.dev0" "jax>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) pytest tensorboard opencv-python-headless
+		"keras>=3.dev0" "jax>=0.dev0" "jax-cuda13-pjrt>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) \
+		pytest tensorboard opencv-python-headless
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --editable .
+	# A release candidate of TensorFlow brings keras-nightly, which writes into the same folder as keras.
+	$(NEXT)/bin/pip uninstall --quiet --yes keras-nightly
+	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "keras>=3.dev0"
 	$(NEXT)/bin/pip list --format=freeze | grep -E "^(keras|jax|jaxlib|tensorflow[a-z_-]*|torch|numpy)=="
 	$(NEXT)/bin/python -m pytest tests/commands/test_private_names.py tests/commands/test_formats.py
 	KERAS_BACKEND=torch $(NEXT)/bin/python -m pytest -m "not slow" tests/backends/test_fit.py

@@ -68,6 +68,8 @@ def test_a_plan_with_segments_keeps_them():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_estimate_as_json_has_the_same_keys_and_with_the_same_versions_the_same_figures(backend, tmp_path):
+    if backend == "tensorflow" and importlib.util.find_spec("jax_plugins") is None:
+        pytest.skip("TensorFlow's jitted step is estimated by XLA's GPU compiler, which is not installed")
     expected = read_json(FIXTURES / "estimates" / f"{backend}.json")
     shutil.copy(FIXTURES / "tiny.py", tmp_path)
     options = ("--image-size", "64", "--batch-size", "32", "--gpu", "T4", "--backend", backend, "--json")
