@@ -14,7 +14,8 @@ from fitroom.keras_model.fingerprint import current_versions, given_learning_rat
 from fitroom.runs.callbacks import CallbackStates
 from fitroom.runs.capture import capture_state, restore_state
 from fitroom.runs.checkpoint import Checkpoint, read_latest, write
-from fitroom.runs.folder import RunFolder, first_difference
+from fitroom.runs.folder import RunFolder
+from fitroom.runs.record import first_difference
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
 Y = np.arange(16) % 3

@@ -22,7 +22,7 @@ from fitroom.report.run_page import run_page
 from fitroom.report.run_record import open_run
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.lock import FolderLock, is_locked, take_lock
-from fitroom.runs.place import read_run
+from fitroom.runs.record import read_run
 from picture_runs import environment
 from sample_runs import write_run
 

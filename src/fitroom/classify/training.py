@@ -12,9 +12,10 @@ from fitroom.classify.preparation import Prepared
 from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
 from fitroom.events import listening
+from fitroom.runs.layout import TENSORBOARD
 from fitroom.train.fit import fit
 from fitroom.watch.listener import Listener
-from fitroom.watch.recorder import TENSORBOARD, Recorder
+from fitroom.watch.recorder import Recorder
 from fitroom.watch.tensorboard import TensorBoardLog
 
 

@@ -19,10 +19,10 @@ from fitroom.report.run_recipe import recipe, where
 from fitroom.report.run_record import OTHER_SHAPE, Run, open_run
 from fitroom.report.run_tiles import tiles
 from fitroom.report.run_words import title, verdict
+from fitroom.runs.layout import ESTIMATE_FILE, REPORT_FILE, RESULTS_FILE
 from fitroom.runs.place import not_writable
 from fitroom.version import __version__
 
-REPORT_FILE = "report.html"
 T = TypeVar("T")
 
 _SECTIONS = (
@@ -119,8 +119,8 @@ def _missing(run: Run) -> str:
     said = [f"{file} is there but cannot be read." for file in run.damaged]
     if not run.readings.points:
         said.append("No readings of memory and speed were kept.")
-    if run.job and run.estimate is None and "estimate.json" not in run.damaged:
+    if run.job and run.estimate is None and ESTIMATE_FILE not in run.damaged:
         said.append("There is no prediction of memory.")
-    if run.job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
+    if run.job and run.state == "finished" and run.results is None and RESULTS_FILE not in run.damaged:
         said.append("The model was not tried on pictures held back.")
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in said)

@@ -13,7 +13,20 @@ from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
 from fitroom.report.run_readings import Readings, finite, thinned
 from fitroom.report.run_results import Results
-from fitroom.runs.place import LOCK_FILE, RUN_FILE, read_run
+from fitroom.runs.layout import (
+    ESTIMATE_FILE,
+    HISTORY_FILE,
+    JOB_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    PLAN_FILE,
+    READINGS_FILE,
+    RESULTS_FILE,
+    RUN_FILE,
+    SKIPPED_FILE,
+    TIMES_FILE,
+)
+from fitroom.runs.record import read_run
 
 if TYPE_CHECKING:
     from fitroom.report.run_report import Report
@@ -112,23 +125,23 @@ def open_run(run_dir: str | Path) -> Run:
             hint="give the folder that `fitroom train` named, or the `run_dir` of fitroom.fit",
         )
     reader = _Reader(folder)
-    events = tuple(reader.lines("log.jsonl"))
+    events = tuple(reader.lines(LOG_FILE))
     resumed = [unix_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
-    skipped = reader.lines("skipped.jsonl")
-    job = reader.read("job.json", dict) or {}
+    skipped = reader.lines(SKIPPED_FILE)
+    job = reader.read(JOB_FILE, dict) or {}
     return Run(
         path=folder,
         state=_state(folder, facts),
         facts=facts,
-        history=reader.read("history.json", _history) or {},
+        history=reader.read(HISTORY_FILE, _history) or {},
         events=events,
         job=job,
-        plan=_plan(job.get("plan")) or reader.read("plan.json", Plan.from_dict),
-        estimate=reader.read("estimate.json", Estimate.from_dict),
-        readings=thinned(reader.lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]),
-        results=reader.read("results.json", Results.from_dict),
+        plan=_plan(job.get("plan")) or reader.read(PLAN_FILE, Plan.from_dict),
+        estimate=reader.read(ESTIMATE_FILE, Estimate.from_dict),
+        readings=thinned(reader.lines(READINGS_FILE), resumed=[time for time in resumed if time is not None]),
+        results=reader.read(RESULTS_FILE, Results.from_dict),
         skipped=tuple((str(line.get("file", "")), str(line.get("reason", ""))) for line in skipped),
-        times=reader.read("times.json", _times) or {},
+        times=reader.read(TIMES_FILE, _times) or {},
         damaged=tuple(reader.damaged),
     )
 

@@ -9,6 +9,7 @@ from fitroom.report.markup import name, pairs, scrolling, table
 from fitroom.report.run_charts import training_charts
 from fitroom.report.run_record import Run
 from fitroom.report.run_times import times
+from fitroom.runs.layout import LOG_FILE, MODEL_FILE, SKIPPED_FILE
 
 _MAX_EVENTS = 200
 _MAX_SKIPPED = 500
@@ -26,7 +27,7 @@ def events(run: Run) -> str:
     """What happened on the way."""
     shown = run.events[-_MAX_EVENTS:]
     more = len(run.events) - len(shown)
-    said = f'<p class="muted">And {more:,} before, in log.jsonl.</p>' if more else ""
+    said = f'<p class="muted">And {more:,} before, in {LOG_FILE}.</p>' if more else ""
     return f'<ol class="events">{"".join(map(_event, shown))}</ol>{said}' if shown else ""
 
 
@@ -36,7 +37,7 @@ def skipped(run: Run) -> str:
         return ""
     rows = ([name(file), escape(reason)] for file, reason in run.skipped[:_MAX_SKIPPED])
     more = len(run.skipped) - _MAX_SKIPPED
-    said = f'<p class="muted">And {more:,} more, in skipped.jsonl.</p>' if more > 0 else ""
+    said = f'<p class="muted">And {more:,} more, in {SKIPPED_FILE}.</p>' if more > 0 else ""
     return scrolling(table(["file", "why"], rows, kind="texts"), "All files left out") + said
 
 
@@ -49,7 +50,7 @@ def again(run: Run) -> str:
         asked = shlex.join([program, *map(str, command[1:])])
         commands = [("Run it again", asked), ("Predict", f"fitroom predict {folder} picture.jpg")]
     else:
-        model = str(run.path / "model.keras")
+        model = str(run.path / MODEL_FILE)
         commands = [("Go on, or read the result", f"fitroom.fit(model, ..., run_dir={str(run.path)!r})")]
         commands += [("Use the model", f"keras.saving.load_model({model!r})")] if run.state == "finished" else []
     commands.append(("Make this report again", f"fitroom report {folder}"))

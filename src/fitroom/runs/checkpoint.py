@@ -10,9 +10,9 @@ from typing import Any
 from fitroom.errors import InputError
 from fitroom.files.archive import DamagedError, read_archive, write_archive
 from fitroom.files.durable import remove_partial, written_whole
+from fitroom.runs.layout import CHECKPOINT_SUFFIX, DAMAGED_SUFFIX
 
 KEPT = 2
-_SUFFIX, _DAMAGED = ".npz", ".damaged"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -44,7 +44,7 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
     room for the new one: what fits twice is enough.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_next_number(folder):08d}{_SUFFIX}"
+    path = folder / f"{_next_number(folder):08d}{CHECKPOINT_SUFFIX}"
     try:
         _write_one(path, checkpoint)
     except OSError as error:
@@ -72,7 +72,7 @@ def read_latest(folder: Path) -> Found | None:
             continue
         for damaged in reasons:
             with contextlib.suppress(OSError):
-                damaged.rename(damaged.with_name(damaged.name + _DAMAGED))
+                damaged.rename(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
         note = f"A newer checkpoint is damaged ({'; '.join(reasons.values())}): {path.name} is taken."
         return Found(checkpoint=Checkpoint(arrays=arrays, facts=facts), path=path, note=note if reasons else None)
     if reasons:
@@ -104,7 +104,7 @@ def _prune(folder: Path) -> None:
     paths = _paths(folder)
     unneeded = paths[:-KEPT]
     if len(paths) >= KEPT:
-        unneeded += folder.glob(f"*{_DAMAGED}")
+        unneeded += folder.glob(f"*{DAMAGED_SUFFIX}")
     for path in unneeded:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -114,10 +114,10 @@ def _prune(folder: Path) -> None:
 
 def _paths(folder: Path) -> list[Path]:
     """The checkpoints, oldest first."""
-    return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+    return sorted(path for path in folder.glob(f"*{CHECKPOINT_SUFFIX}") if path.stem.isdigit())
 
 
 def _next_number(folder: Path) -> int:
     """Above all that were, the damaged too: a number is never used twice."""
-    numbers = [int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*{_SUFFIX}*")]
+    numbers = [int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*{CHECKPOINT_SUFFIX}*")]
     return max(numbers, default=0) + 1

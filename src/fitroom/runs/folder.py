@@ -1,13 +1,4 @@
-"""A run folder: what the run is, how far it came, what happened.
-
-run.json       what the run is: model, data, batch size, epochs, seed, recipe, versions; and its state
-plan.json      the plan that it carries out, if there is one
-history.json   the metrics of each epoch so far
-log.jsonl      what happened, one event a line: out of memory, smaller and larger micro-batches, going on
-checkpoints/   the last two
-model.keras    the finished model, which plain Keras loads
-lock           which process works in it
-"""
+"""A run folder in use: what its run is, how far it came, what happened. `layout` lists the files."""
 
 import contextlib
 import json
@@ -19,8 +10,10 @@ from fitroom.errors import FreshStart, InputError
 from fitroom.files.durable import remove_partial, save_whole, write_json
 from fitroom.files.json_lines import append_line, finite, read_lines
 from fitroom.planning.result import Plan
+from fitroom.runs.layout import CHECKPOINTS, HISTORY_FILE, LOCK_FILE, LOG_FILE, MODEL_FILE, PLAN_FILE, RUN_FILE
 from fitroom.runs.lock import BorrowedLock, FolderLock, take_lock
-from fitroom.runs.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
+from fitroom.runs.place import check_place, not_writable
+from fitroom.runs.record import FORMAT, FRESH_START, State, first_difference, read_run
 
 _MAY_CHANGE = ("epochs", "recipe", "budget", "versions", "learning_rate")
 """What may be another when a run goes on. All else that says what the run is must be the same."""
@@ -32,11 +25,6 @@ _TOLD_OF = {
 }
 """What a user is told of where it changed, and which of the two applies."""
 
-PLAN_FILE = "plan.json"
-FRESH_START = "fresh_start"
-"""In run.json: the most samples at once, by "training" and "validation", that a process begins with and ever tries."""
-
-State = Literal["running", "interrupted", "finished"]
 Progress = Literal["new", "unfinished", "finished"]
 
 
@@ -92,17 +80,17 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """Where checkpoints are."""
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     @property
     def model_file(self) -> Path:
         """Where the finished model is."""
-        return self.path / "model.keras"
+        return self.path / MODEL_FILE
 
     @property
     def has_history(self) -> bool:
         """Whether an epoch of the run was done."""
-        return (self.path / "history.json").exists()
+        return (self.path / HISTORY_FILE).exists()
 
     def begin(self, identity: dict[str, Any]) -> None:
         """Say what the run is: JSON with "epochs" and whatever must be the same when it goes on.
@@ -157,11 +145,11 @@ class RunFolder:
 
     def log(self, event: dict[str, Any]) -> None:
         """Add an event to the log. A log that cannot be written is no reason to stop."""
-        append_line(self.path / "log.jsonl", {"time": _now()} | event)
+        append_line(self.path / LOG_FILE, {"time": _now()} | event)
 
     def events(self) -> list[dict[str, Any]]:
         """What the log holds; a line that a kill cut short is left out."""
-        return read_lines(self.path / "log.jsonl")
+        return read_lines(self.path / LOG_FILE)
 
     def write_plan(self, plan: Plan) -> None:
         """Keep the plan that the run carries out. A full disk is no reason to stop: it can be made again."""
@@ -180,7 +168,7 @@ class RunFolder:
         The checkpoint has them as they are, so that a full disk is no reason to stop here either.
         """
         with contextlib.suppress(OSError):
-            write_json(self.path / "history.json", finite(history))
+            write_json(self.path / HISTORY_FILE, finite(history))
 
     def save_model(self, model: Any) -> Path:
         """Write the finished model, whole or not at all."""
@@ -221,39 +209,3 @@ def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-
-
-def first_difference(before: Any, now: Any, what: str = "") -> str | None:
-    """The first place where two JSON values differ, or None where they do not.
-
-    >>> first_difference({"model": {"layers": ["Dense units=5"]}}, {"model": {"layers": ["Dense units=6"]}})
-    "model, layers, number 1: 'Dense units=5' in the run, 'Dense units=6' now"
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*now, *(key for key in before if key not in now)]:
-            found = first_difference(before.get(key), now.get(key), _within(what, str(key)))
-            if found:
-                return found
-        return None
-    if isinstance(before, list) and isinstance(now, list):
-        for number in range(max(len(before), len(now))):
-            inner = _within(what, f"number {number + 1}")
-            if number >= len(now):
-                return f"{inner}: {_shown(before[number])} in the run, nothing now"
-            if number >= len(before):
-                return f"{inner}: nothing in the run, {_shown(now[number])} now"
-            if found := first_difference(before[number], now[number], inner):
-                return found
-        return None
-    if before == now and isinstance(before, bool) == isinstance(now, bool):
-        return None
-    return f"{what}: {_shown(before)} in the run, {_shown(now)} now"
-
-
-def _within(what: str, part: str) -> str:
-    return f"{what}, {part}" if what else part
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 300 else text[:300] + "..."

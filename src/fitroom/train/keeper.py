@@ -12,6 +12,7 @@ import numpy as np
 from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
 from fitroom.events import Events
 from fitroom.files.durable import load_weights
+from fitroom.files.field_types import check_fields
 from fitroom.files.values import decode, encode
 from fitroom.inputs import Source, randomness
 from fitroom.inputs.prefetch import Prefetched
@@ -24,7 +25,7 @@ from fitroom.runs.capture import capture_state, restore_state
 from fitroom.runs.checkpoint import Checkpoint, Found, read_latest
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.interrupts import Interrupts
-from fitroom.runs.place import RUN_FILE, check_fields
+from fitroom.runs.layout import RUN_FILE
 from fitroom.runs.writer import Cadence, CheckpointWriter
 from fitroom.train.fresh_start import IN_THE_WAY
 from fitroom.train.loop import Keeper, Position, as_floats

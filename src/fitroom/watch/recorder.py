@@ -13,6 +13,7 @@ from fitroom.files.growing_files import GrowingFiles
 from fitroom.files.json_lines import append_line, finite
 from fitroom.keras_model.optimizers import LearningRate
 from fitroom.recipe import Recipe
+from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
 from fitroom.train.loop import as_floats
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
@@ -20,9 +21,6 @@ from fitroom.watch.listener import Listener
 from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
 from fitroom.watch.steady_rate import SteadyRate
 from fitroom.watch.time_spent import TimeSpent
-
-FILE = "readings.jsonl"
-TENSORBOARD = "tensorboard"
 
 _SECONDS_BETWEEN = 1.0
 
@@ -63,7 +61,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self.listeners = tuple(listeners)
         self.peak_bytes: int | None = None
         """The most that was in use at once, over the whole run; None where nobody counts."""
-        self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
+        self._files = GrowingFiles(self.folder, (READINGS_FILE, EVENT_FILES))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
         self._spent = TimeSpent()
@@ -184,7 +182,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             "spent_seconds": {name: round(seconds, 3) for name, seconds in self._spent.seconds.items()},
         }
         reading = finite(reading)
-        append_line(self.folder / FILE, reading)
+        append_line(self.folder / READINGS_FILE, reading)
         params = self.params or {}
         totals = {"epochs": params.get("epochs"), "batches": params.get("steps")}
         self._tell("reading", reading | totals | {"pictures_per_batch": self.pictures_per_batch})
