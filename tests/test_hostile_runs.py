@@ -233,7 +233,7 @@ def test_a_job_lends_its_lock_to_the_trainings_in_it_and_to_nobody_else(tmp_path
     lock = FolderLock(path)
     with pytest.raises(InputError, match="in use"):
         FolderLock(path)
-    with lock.lent(path):
+    with lock.lend(path):
         borrowed = take_lock(path)
         with pytest.raises(InputError, match="in use"):  # one training at a time
             take_lock(path)

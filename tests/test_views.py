@@ -35,7 +35,7 @@ JOB = {
 LOGS = {"loss": 0.8781, "accuracy": 0.561, "val_loss": 0.9659, "val_accuracy": 0.5122}
 OUT_OF_MEMORY = {
     "kind": "out of memory",
-    "message": "out of memory in training with 64 samples at once",
+    "message": "out of memory in training with micro-batch 64",
     "during": "training",
     "epoch": 1,
     "batch": 11,

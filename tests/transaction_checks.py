@@ -118,7 +118,7 @@ def model_with_fuse(place):
 @pytest.mark.parametrize("micro_batch", [WHOLE, PARTS_OF_SEVEN], ids=["whole", "cut"])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_step_that_fails_leaves_every_bit_as_it_was(place, micro_batch):
-    batches = [dense_batch(2 * FIRST).part(0, FIRST), dense_batch(2 * FIRST).part(FIRST, 2 * FIRST)]
+    batches = [dense_batch(2 * FIRST).slice(0, FIRST), dense_batch(2 * FIRST).slice(FIRST, 2 * FIRST)]
     twin = model_with_fuse(place)
     stepper = step_of(twin)
     expected_logs = [numbers(stepper.train(batch, micro_batch)) for batch in batches]

@@ -104,7 +104,7 @@ class TrainJob:
         except OSError as error:
             raise not_writable(self.folder, error) from error
         try:
-            with lock.lent(path):
+            with lock.lend(path):
                 yield
         finally:
             if made and not (self.folder / JOB_FILE).exists():

@@ -11,7 +11,7 @@ from fitroom.backends.choose import INSTALLABLE
 from fitroom.classify.choice import Choice
 from fitroom.classify.options import check_kept, difference, resume_command
 from fitroom.errors import InputError, message_of
-from fitroom.files.durable import read_json, save_whole, write_json, written_whole
+from fitroom.files.durable import open_atomic, read_json, save_model_atomic, write_json
 from fitroom.files.field_types import check_fields
 from fitroom.files.json_lines import finite, read_lines
 from fitroom.keras_model.loading.keras_archive import damage_of
@@ -160,7 +160,7 @@ def write_estimate(folder: Path, estimate: Estimate | None) -> None:
 
 def write_skipped(folder: Path, skipped: list[Any]) -> None:
     """Write `skipped.jsonl`: a file and the reason a line."""
-    with _writing(folder, SKIPPED_FILE), written_whole(folder / SKIPPED_FILE) as file:
+    with _writing(folder, SKIPPED_FILE), open_atomic(folder / SKIPPED_FILE) as file:
         for one in skipped:
             line = json.dumps({"file": str(one.file), "reason": one.reason})
             file.write(line.encode() + b"\n")
@@ -175,7 +175,7 @@ def write_results(folder: Path, results: dict[str, Any]) -> None:
 def write_model(folder: Path, model: Any) -> None:
     """Write `model.keras`, whole or not at all."""
     with _writing(folder, MODEL_FILE):
-        save_whole(model, folder / MODEL_FILE)
+        save_model_atomic(model, folder / MODEL_FILE)
 
 
 def peak_bytes(folder: Path) -> int | None:

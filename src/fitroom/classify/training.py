@@ -65,7 +65,7 @@ def _callbacks(prepared: Prepared, phase: Phase, best: BestEpoch, view: Listener
     machine = prepared.machine
     recorder = Recorder(
         prepared.folder,
-        pictures_per_batch=prepared.options.batch_size,
+        images_per_batch=prepared.options.batch_size,
         backend=machine.backend,
         limit_bytes=machine.budget.bytes if machine.budget else None,
         listeners=[view, *_tensorboard(prepared)],

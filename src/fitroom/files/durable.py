@@ -25,7 +25,7 @@ _CHECKSUM = "sha256"
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A file to write to. It takes its name once all of it is on the disk; after an error nothing of it is left."""
     beside = path.with_name(f".{path.name}{PARTIAL}")
     try:
@@ -45,11 +45,11 @@ def write_json(path: Path, value: Any, *, checked: bool = False) -> None:
     """Write a value as JSON that people can read; where `checked`, with a checksum that `read_json` compares."""
     value = value | {_CHECKSUM: _checksum(value)} if checked else value
     text = json.dumps(value, indent=1, allow_nan=False)
-    with written_whole(path) as file:
+    with open_atomic(path) as file:
         file.write(text.encode() + b"\n")
 
 
-def save_whole(model: Any, path: Path) -> None:
+def save_model_atomic(model: Any, path: Path) -> None:
     """Save a Keras model as a `.keras` file."""
     beside = path.with_name(f".{path.stem}{PARTIAL}.keras")  # Keras goes by the end of the name
     try:
@@ -77,7 +77,7 @@ def read_json(path: Path, *, largest_bytes: int = LARGEST_JSON_BYTES) -> Any:
     The file may be of anybody: a pipe is not waited for, and nesting without end is an error like any other.
     """
     try:
-        value = json.loads(read_regular(path, largest_bytes=largest_bytes))
+        value = json.loads(read_regular_file(path, largest_bytes=largest_bytes))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     level = [value]
@@ -88,7 +88,7 @@ def read_json(path: Path, *, largest_bytes: int = LARGEST_JSON_BYTES) -> Any:
     raise ValueError("it is nested too deeply")  # for whoever walks through it
 
 
-def read_regular(path: Path, *, largest_bytes: int) -> bytes:
+def read_regular_file(path: Path, *, largest_bytes: int) -> bytes:
     """A file's content; ValueError for what is no file (a pipe, a device, a folder), or larger than it should be."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for some devices is an action
         raise ValueError("it is not a file")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fitroom.files.durable import NO_LINKS, read_regular
+from fitroom.files.durable import NO_LINKS, read_regular_file
 
 _LARGEST_BYTES = 2 * 1024**3
 
@@ -27,7 +27,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """All lines; one that was cut short is left out, and a file that is not there has none."""
     found: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, ValueError):
-        for line in read_regular(path, largest_bytes=_LARGEST_BYTES).splitlines():
+        for line in read_regular_file(path, largest_bytes=_LARGEST_BYTES).splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(line)
                 if isinstance(value, dict):

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from fitroom.batch import Batch, is_nested, leaves, mapped
+from fitroom.batch import Batch, is_nested, leaves, map_structure
 from fitroom.errors import InputError
 from fitroom.inputs.batches import Batches
 from fitroom.inputs.columns import columns_of, is_array
 from fitroom.inputs.contract import Resumes
 from fitroom.inputs.keras_loader import draw_as_loader, keras_backend
-from fitroom.inputs.passes import Window, generator, warn_of_end, window
+from fitroom.inputs.passes import Window, epoch_window, seeded_generator, warn_of_end
 from fitroom.inputs.weights import weights_of_classes, weights_of_outputs
 
 Parts = tuple[Any, Any, Any]
@@ -33,8 +33,8 @@ def split_validation(x: Any, y: Any, sample_weight: Any, validation_split: float
             f"{num_samples} samples are too few to hold out a part of {validation_split} for validation.",
             hint="more data, or another `validation_split`",
         )
-    trained = tuple(mapped(lambda column: column.part(0, first), part) for part in parts)
-    held_out = tuple(mapped(lambda column: column.part(first, column.shape[0]), part) for part in parts)
+    trained = tuple(map_structure(lambda column: column.part(0, first), part) for part in parts)
+    held_out = tuple(map_structure(lambda column: column.part(first, column.shape[0]), part) for part in parts)
     return (trained[0], trained[1], trained[2]), (held_out[0], held_out[1], held_out[2])
 
 
@@ -101,7 +101,7 @@ class ArraySource:
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
-        found = window(self._pass_batches, self._steps, epoch)
+        found = epoch_window(self._pass_batches, self._steps, epoch)
         self._is_last = found.stop == self._pass_batches
         if start == 0 and (self._steps is None or epoch <= self._last_epoch or self._last_epoch < 0):
             draw_as_loader()
@@ -134,7 +134,7 @@ class ArraySource:
 
     def _batch(self, pass_number: int, number: int) -> Batch:
         which = self._samples(pass_number, number)
-        read = partial(mapped, lambda column: column.rows(which))
+        read = partial(map_structure, lambda column: column.rows(which))
         y = read(self._y)
         sample_weight = read(self._sample_weight)
         if self._class_weight is not None and y is not None:
@@ -148,10 +148,10 @@ class ArraySource:
         if not self._shuffle:
             return slice(start, stop)
         if isinstance(self._shuffle, str) and self._shuffle == "batch":
-            return start + generator(self._seed, pass_number, number).permutation(stop - start)
+            return start + seeded_generator(self._seed, pass_number, number).permutation(stop - start)
         known, order = self._order
         if known != pass_number:
-            order = generator(self._seed, pass_number).permutation(self.num_samples)
+            order = seeded_generator(self._seed, pass_number).permutation(self.num_samples)
             self._order = (pass_number, order)
         return order[start:stop]
 

@@ -26,7 +26,7 @@ class Batches(Iterator[Batch]):
             batch = next(self._made)
         except Exception as error:
             if is_host_memory(error):
-                raise no_memory_for(self._number, self._batch_size, error) from error
+                raise host_memory_error(self._number, self._batch_size, error) from error
             raise
         self._number += 1
         return batch
@@ -39,7 +39,7 @@ class Batches(Iterator[Batch]):
 
 
 @contextmanager
-def put_back(state: dict[str, Any], start: int) -> Iterator[None]:
+def keep_random_state(state: dict[str, Any], start: int) -> Iterator[None]:
     """Around the work of coming back to a state: the random state after it is the one the next batch was made with.
 
     Within an epoch that is the recorded one, taken when the batches ahead were not made yet. Between epochs nothing
@@ -50,7 +50,7 @@ def put_back(state: dict[str, Any], start: int) -> Iterator[None]:
     randomness.restore(random)
 
 
-def no_memory_for(number: int, batch_size: int | None, error: BaseException) -> HostMemoryError:
+def host_memory_error(number: int, batch_size: int | None, error: BaseException) -> HostMemoryError:
     """The error to raise when batch `number` of an epoch could not be made."""
     size = "" if batch_size is None else f" of {batch_size} samples"
     text = str(error).strip()

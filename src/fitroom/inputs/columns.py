@@ -8,7 +8,7 @@ import numpy as np
 
 from fitroom.batch import leaves
 from fitroom.errors import InputError
-from fitroom.inputs.host import on_cpu
+from fitroom.inputs.host import is_on_cpu
 from fitroom.inputs.keras_loader import floatx, keras_backend
 from fitroom.inputs.recognise import (
     is_jax_array,
@@ -126,7 +126,7 @@ def reader_of(array: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
         return array.numpy(), _numpy_rows
     elif is_pandas(array):
         return array, _pandas_rows
-    elif is_jax_array(array) and not on_cpu(array):
+    elif is_jax_array(array) and not is_on_cpu(array):
         return array, _numpy_rows
     return array if isinstance(array, np.ndarray) else np.asarray(array), _numpy_rows
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fitroom.batch import Batch, leaves, mapped
+from fitroom.batch import Batch, leaves, map_structure
 from fitroom.errors import InputError
 from fitroom.inputs.keras_loader import keras_backend
 from fitroom.inputs.recognise import is_jax_array, is_sparse, is_tf_ragged, is_tf_tensor, is_torch_tensor
@@ -34,7 +34,7 @@ def is_x_y_weight(data: Any) -> bool:
     return not isinstance(data, tuple | list) or 1 <= len(data) <= 3
 
 
-def packed_for_step(data: Any) -> Any:
+def pack_for_step(data: Any) -> Any:
     """What a dataset gave, in the structure in which Keras hands it on.
 
     On PyTorch Keras reads every dataset through a DataLoader, which makes lists of tuples.
@@ -68,7 +68,7 @@ def batch_of(data: Any, class_weight: dict[int, float] | None = None) -> Batch:
     outline = outline_of(data)
     # Of more than three parts only a model's own step knows what they are: they stay together.
     parts = unpack(data) if is_x_y_weight(data) else (data, None, None)
-    x, y, sample_weight = (mapped(on_host, part) for part in parts)
+    x, y, sample_weight = (map_structure(to_host, part) for part in parts)
     first = next(leaves(x), None)
     if first is None or not first.shape:
         raise InputError(
@@ -86,7 +86,7 @@ def batch_of(data: Any, class_weight: dict[int, float] | None = None) -> Batch:
     return Batch(x=x, y=y, sample_weight=sample_weight, outline=outline)
 
 
-def on_host(array: Any) -> Any:
+def to_host(array: Any) -> Any:
     """An array of a dataset as NumPy's, without a copy where it is on the CPU; what NumPy has no word for stays."""
     if isinstance(array, np.ndarray):
         return array
@@ -105,12 +105,12 @@ def on_host(array: Any) -> Any:
             return array
         array = array.detach().cpu()
         return array if str(array.dtype) == "torch.bfloat16" else array.numpy()
-    if is_jax_array(array) and backend == "jax" and not on_cpu(array):
+    if is_jax_array(array) and backend == "jax" and not is_on_cpu(array):
         return array
     return np.asarray(array)
 
 
-def on_cpu(array: Any) -> bool:
+def is_on_cpu(array: Any) -> bool:
     """Whether a JAX array is in the host's memory."""
     return all(device.platform == "cpu" for device in array.devices())
 

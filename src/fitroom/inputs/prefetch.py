@@ -14,7 +14,7 @@ from fitroom.inputs.batches import Batches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prefetched:
+class PrefetchedBatch:
     """A batch, and what a run needs to make the one after it."""
 
     batch: Batch
@@ -22,23 +22,23 @@ class Prefetched:
     """Of the source when this batch was made and the next was not: `Source.restore` takes it. Empty if not recorded."""
 
 
-def prefetched(
+def prefetch(
     batches: Batches, transform: Callable[[Batch], Batch], depth: int = 1, *, record: bool = True
-) -> "Prefetching":
+) -> "PrefetchIterator":
     """The batches in order, each made and transformed while up to `depth` before it are not yet asked for.
 
     With a depth of 0 they are made when asked for, by whoever asks. An error comes at its turn. Leave it by `with` or
     `close`: the thread has then ended. Without `record` no state is taken, which saves 0.1 ms a batch.
     """
-    return Prefetching(batches, transform, depth, record)
+    return PrefetchIterator(batches, transform, depth, record)
 
 
-class Prefetching(Iterator[Prefetched]):
+class PrefetchIterator(Iterator[PrefetchedBatch]):
     """An iterator with a thread behind it."""
 
     def __init__(self, batches: Batches, transform: Callable[[Batch], Batch], depth: int, record: bool) -> None:
         self._batches, self._transform, self._record = batches, transform, record
-        self._made: SimpleQueue[Prefetched | BaseException | None] = SimpleQueue()
+        self._made: SimpleQueue[PrefetchedBatch | BaseException | None] = SimpleQueue()
         # Taken before a batch is made: no more of them are in memory than asked for.
         self._room = threading.Semaphore(depth)
         self._is_closed = False
@@ -47,7 +47,7 @@ class Prefetching(Iterator[Prefetched]):
             self._thread = threading.Thread(target=self._work, name="fitroom batches", daemon=True)
             self._thread.start()
 
-    def __enter__(self) -> "Prefetching":
+    def __enter__(self) -> "PrefetchIterator":
         return self
 
     def __exit__(
@@ -55,14 +55,14 @@ class Prefetching(Iterator[Prefetched]):
     ) -> None:
         self.close()
 
-    def __next__(self) -> Prefetched:
+    def __next__(self) -> PrefetchedBatch:
         if self._is_closed:
             raise StopIteration
         if self._thread is None:
             return self._next()
         found = self._made.get()
         self._room.release()
-        if isinstance(found, Prefetched):
+        if isinstance(found, PrefetchedBatch):
             return found
         self.close()
         if found is None:
@@ -83,10 +83,10 @@ class Prefetching(Iterator[Prefetched]):
         while not self._made.empty():
             self._made.get()
 
-    def _next(self) -> Prefetched:
+    def _next(self) -> PrefetchedBatch:
         batch = next(self._batches)
         state = self._batches.state() if self._record else {}
-        return Prefetched(batch=self._transform(batch), state=state)
+        return PrefetchedBatch(batch=self._transform(batch), state=state)
 
     def _work(self) -> None:
         try:

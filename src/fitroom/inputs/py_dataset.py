@@ -2,17 +2,17 @@
 
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fitroom.batch import Batch
 from fitroom.errors import InputError
-from fitroom.inputs.batches import Batches, put_back
+from fitroom.inputs import attribute_state, randomness
+from fitroom.inputs.batches import Batches, keep_random_state
 from fitroom.inputs.contract import Resumes
-from fitroom.inputs.hooked import Hooked
-from fitroom.inputs.host import batch_of, is_x_y_weight, packed_for_step
+from fitroom.inputs.host import batch_of, is_x_y_weight, pack_for_step
 from fitroom.inputs.keras_loader import draw_as_loader
-from fitroom.inputs.passes import generator, warn_of_end, window
+from fitroom.inputs.passes import epoch_window, seeded_generator, warn_of_end
 from fitroom.inputs.prefetch import in_order
 
 _MANY_WORKERS = (
@@ -46,7 +46,7 @@ class PyDatasetSource:
                 "batches is kept, and a GPU in use does not survive a fork.",
                 stacklevel=4,
             )
-        self._hooked = Hooked(dataset)
+        self._hooked = HookedDataset(dataset)
         self._pending: dict[str, Any] | None = None
         self._last_epoch, self._is_last = -1, False
 
@@ -94,7 +94,7 @@ class PyDatasetSource:
         """The batches of an epoch, from batch `start` on."""
         state, self._pending = self._pending, None
         if state is not None:
-            with put_back(state, start):
+            with keep_random_state(state, start):
                 self._hooked.bring_back(state)
         is_again = epoch <= self._last_epoch
         if not self._hooked.within_epoch or (state is None and start == 0):
@@ -132,11 +132,11 @@ class PyDatasetSource:
             if self._steps is None:
                 return itertools.count(first + start), None
             return range(first + start, first + self._steps), None
-        found = window(length, self._steps, epoch)
+        found = epoch_window(length, self._steps, epoch)
         self._is_last = found.stop == length
         order: Any = range(length)
         if self._shuffle:
-            order = generator(self._seed, found.number).permutation(length).tolist()
+            order = seeded_generator(self._seed, found.number).permutation(length).tolist()
         ends_at = found.stop - found.first if found.falls_short else None
         return order[found.first + start : found.stop], ends_at
 
@@ -150,11 +150,75 @@ class PyDatasetSource:
             warn_of_end(ends_at, self._steps)
 
     def _batch(self, number: int) -> Batch:
-        return batch_of(packed_for_step(_packed(self._dataset[number])), self._class_weight)
+        return batch_of(pack_for_step(_packed(self._dataset[number])), self._class_weight)
 
     def _length(self) -> int | None:
         length = self._dataset.num_batches
         return None if length is None else int(length)
+
+
+class HookedDataset:
+    """A dataset whose hooks are remembered."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self._before = attribute_state.plain_values(dataset)
+        self._orders = attribute_state.orders(dataset)
+        self._calls: dict[str, Any] = {}
+        self._began = False
+        self.within_epoch = False
+
+    def begin_epoch(self, *, is_first: bool = False) -> None:
+        """Tell the dataset; before a first epoch also, as Keras does, that one has ended."""
+        if is_first or not self._began:
+            self._call("on_epoch_end")
+            self._began = True
+        self._call("on_epoch_begin")
+        self.within_epoch = True
+
+    def end_epoch(self) -> None:
+        """Tell the dataset, which may shuffle now."""
+        self._call("on_epoch_end")
+        self.within_epoch = False
+
+    def state(self) -> dict[str, Any]:
+        """The random state, the dataset's own, and the states in which its hooks were called."""
+        return {
+            "random": randomness.capture(),
+            "own": attribute_state.changes(self.dataset, self._before),
+            "orders": self._orders,
+            "calls": dict(self._calls),
+            "began": self._began,
+            "within_epoch": self.within_epoch,
+        }
+
+    def bring_back(self, state: dict[str, Any]) -> None:
+        """Make a dataset that the user's script has just made what it was when it gave this state."""
+        for number in sorted(state["calls"], key=int):
+            call = state["calls"][number]
+            randomness.restore(call["random"])
+            attribute_state.restore(self.dataset, call["own"])
+            getattr(self.dataset, call["name"])()
+        attribute_state.restore(self.dataset, state["own"], state["orders"])
+        self._calls, self._orders = dict(state["calls"]), state["orders"]
+        self._began, self.within_epoch = bool(state["began"]), bool(state["within_epoch"])
+
+    def without_trace(self, make: Callable[[], Any]) -> Any:
+        """What `make` makes of the dataset, with the random state and the dataset's own as before."""
+        random, own = randomness.capture(), attribute_state.changes(self.dataset, {})
+        made = make()
+        attribute_state.restore(self.dataset, own)
+        randomness.restore(random)
+        return made
+
+    def _call(self, name: str) -> None:
+        hook = getattr(self.dataset, name)
+        if getattr(hook, "__qualname__", "") == f"PyDataset.{name}":  # Keras's own, which does nothing
+            return
+        own = attribute_state.changes(self.dataset, self._before)
+        self._calls[str(len(self._calls))] = {"name": name, "random": randomness.capture(), "own": own}
+        hook()
+        self._orders = attribute_state.orders(self.dataset)
 
 
 def _packed(data: Any) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 from fitroom.batch import Batch
 from fitroom.errors import InputError
 from fitroom.inputs import randomness
-from fitroom.inputs.batches import Batches, put_back
+from fitroom.inputs.batches import Batches, keep_random_state
 from fitroom.inputs.contract import Resumes
-from fitroom.inputs.host import batch_of, packed_for_step
+from fitroom.inputs.host import batch_of, pack_for_step
 from fitroom.inputs.keras_loader import keras_backend
 from fitroom.inputs.kinds import Kind
 from fitroom.inputs.passes import warn_of_end
-from fitroom.inputs.reading import END, Reading
+from fitroom.inputs.stream_reader import END, StreamReader
 
 
 class StreamSource:
@@ -30,7 +30,7 @@ class StreamSource:
         self._kind, self._class_weight, self._steps = kind, class_weight, steps_per_epoch
         if kind.num_batches == 0:
             raise InputError(f"There are no batches in the data. Received: an empty {kind.name}.")
-        self._reading = Reading(kind)
+        self._reading = StreamReader(kind)
         self._pending: dict[str, Any] | None = None
         self._last_epoch = -1
         self._length = kind.num_batches
@@ -75,7 +75,7 @@ class StreamSource:
         """The batches of an epoch, from batch `start` on."""
         reading, state, self._pending = self._reading, self._pending, None
         if state is not None:
-            with put_back(state, start):
+            with keep_random_state(state, start):
                 reading.go_back(state["reading"])
         # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
         if epoch <= self._last_epoch:
@@ -124,7 +124,7 @@ class StreamSource:
 
     def _batch(self, found: Any) -> Batch:
         if not self._kind.is_torch_loader:
-            found = packed_for_step(found)
+            found = pack_for_step(found)
         elif isinstance(found, list) and keras_backend() != "torch":
             found = tuple(found)
         return batch_of(found, self._class_weight)

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 from typing import TypeVar
 
-from fitroom.files.durable import written_whole
+from fitroom.files.durable import open_atomic
 from fitroom.report import run_result_sections, run_sections
 from fitroom.report.chart_script import chart_script, hash_of
 from fitroom.report.markup import asset, script_json
@@ -51,7 +51,7 @@ def write_page(run: Run) -> Path:
     # The name of a picture may hold bytes that are no text.
     page = run_page(run).encode("utf-8", "backslashreplace")
     try:
-        with written_whole(path) as file:
+        with open_atomic(path) as file:
             file.write(page)
     except OSError as error:
         raise not_writable(run.path, error) from error

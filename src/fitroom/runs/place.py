@@ -9,7 +9,7 @@ from fitroom.runs.layout import JOB_FILE, LOCK_FILE, RUN_FILE
 
 
 def check_place(folder: Path) -> None:
-    """Refuse what is no run folder before anything is written there."""
+    """Raise InputError for what cannot be a run folder, before anything is written there."""
     try:
         if folder.exists() and not folder.is_dir():
             raise InputError(
@@ -30,9 +30,9 @@ def check_place(folder: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a place that cannot be written before the work that would go there. It is left as it was.
+    """Raise InputError for a folder that cannot be written, before the work whose result goes there.
 
-    Only trying tells: of /proc, or of a disk that is mounted to be read, the permissions say nothing.
+    It is tried with a temporary file, since permissions say nothing about /proc or a disk that is mounted read-only.
     """
     made: list[Path] = []
     try:
@@ -49,7 +49,7 @@ def check_writable(folder: Path) -> None:
 
 
 def not_writable(folder: Path, error: OSError) -> InputError:
-    """The system's refusal as an error for people."""
+    """The error for a run folder that the system refuses to write."""
     return InputError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",
         hint="give a `run_dir` where you may write, on a disk with room",
@@ -57,7 +57,7 @@ def not_writable(folder: Path, error: OSError) -> InputError:
 
 
 def not_written(path: Path, error: OSError) -> FitroomError:
-    """A file of a run that could not be written: what was trained is in the checkpoints."""
+    """The error for a file of a run that could not be written; what was trained is in the checkpoints."""
     return FitroomError(
         f"{path} could not be written: {error.strerror or error}.",
         hint="make room on the disk, or look whether it is well, and run the same command again: what is in the "

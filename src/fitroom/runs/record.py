@@ -1,4 +1,4 @@
-"""`run.json`: what a run is and how it stands, and where another run differs from it."""
+"""`run.json`: the description and the state of a run, and how another description differs from it."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ _FIELDS = {"state": str, "epochs": int}
 
 
 def read_run(path: Path) -> dict[str, Any] | None:
-    """What run.json says, or None where there is none. Raises InputError where it cannot be used."""
+    """Read run.json; None where there is none. Raises InputError where it cannot be used."""
     try:
         record = read_json(path)
         check_fields(record, {"format": int})
@@ -31,7 +31,7 @@ def read_run(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"{path} cannot be read: {said}.", hint="bring it back from a backup, or give another `run_dir`"
+            f"{path} cannot be read: {said}.", hint="restore it from a backup, or give another `run_dir`"
         ) from None
     if record["format"] > FORMAT:
         raise InputError(

@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.planning.option import Speed
 from fitroom.planning.roofline.work import KINDS, Array, Work, work_of
@@ -127,7 +127,7 @@ class StepTime:
         times: Array = 1 + self._work.backward
         for segment in segments:
             times = times + self._again(segment)
-        num_parts = len(cut_sizes(batch_size, micro_batch))
+        num_parts = len(micro_batch_sizes(batch_size, micro_batch))
         work = batch_size * (times @ self._ideal_seconds(precision))
         return np.concatenate([work, [self._weight_seconds(num_parts), num_parts * (times @ self._num_kernels), 1]])
 

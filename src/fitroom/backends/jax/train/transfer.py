@@ -63,4 +63,4 @@ class Sending:
 
 
 def _moved(batch: Batch) -> Batch:
-    return batch.mapped(jax.device_put)
+    return batch.map(jax.device_put)

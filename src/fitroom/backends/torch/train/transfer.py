@@ -12,7 +12,7 @@ from fitroom.batch import Batch
 
 def on_device(batch: Batch) -> Batch:
     """The batch where Keras computes."""
-    return batch.mapped(_on_device)
+    return batch.map(_on_device)
 
 
 def pinned(batch: Batch) -> Batch:
@@ -20,7 +20,7 @@ def pinned(batch: Batch) -> Batch:
     if not torch.cuda.is_available():
         return batch
     try:
-        return batch.mapped(_pinned)
+        return batch.map(_pinned)
     except (RuntimeError, MemoryError):  # page-locked memory is scarce
         return batch
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fitroom.batch import mapped
-from fitroom.inputs import own_state, randomness
-from fitroom.inputs.batches import is_host_memory, no_memory_for
+from fitroom.batch import map_structure
+from fitroom.inputs import attribute_state, randomness
+from fitroom.inputs.batches import host_memory_error, is_host_memory
 from fitroom.inputs.keras_loader import draw_as_loader, keras_backend
 from fitroom.inputs.kinds import Kind
 
@@ -16,12 +16,12 @@ _LOOKED_AT = 2
 """Batches of a generator that Keras looks at beforehand; each time that it begins again it gives them again."""
 
 
-class Reading:
+class StreamReader:
     """The pass that is under way."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._before = [own_state.plain_values(holder) for holder in kind.holders]
+        self._before = [attribute_state.plain_values(holder) for holder in kind.holders]
         self._live: Iterator[Any] | None = None
         self._kept: list[Any] = []
         self._first: list[Any] = []
@@ -85,7 +85,7 @@ class Reading:
                 found = self.draw()
             except Exception as error:
                 if is_host_memory(error):
-                    raise no_memory_for(number, self._kind.batch_size, error) from error
+                    raise host_memory_error(number, self._kind.batch_size, error) from error
                 raise
             if found is END:
                 return
@@ -136,11 +136,11 @@ class Reading:
 
     def _own(self) -> dict[str, Any]:
         pairs = zip(self._kind.holders, self._before, strict=True)
-        return {str(number): own_state.changes(*pair) for number, pair in enumerate(pairs)}
+        return {str(number): attribute_state.changes(*pair) for number, pair in enumerate(pairs)}
 
     def _restore_own(self, own: dict[str, Any]) -> None:
         for number, holder in enumerate(self._kind.holders):
-            own_state.restore(holder, own[str(number)])
+            attribute_state.restore(holder, own[str(number)])
 
     def _read(self) -> Any:
         if self._num_first < len(self._first):
@@ -156,4 +156,4 @@ class Reading:
         self._num_read += 1
         if not self._kind.fills_again:
             return found
-        return mapped(lambda array: array.copy() if isinstance(array, np.ndarray) else array, found)
+        return map_structure(lambda array: array.copy() if isinstance(array, np.ndarray) else array, found)
