@@ -22,7 +22,7 @@ _LARGEST_NUMBER = 2**63
 def check_types(value: Any) -> None:
     """Raise TypeError where a field of a dataclass, or of one within it, is of another type than it is declared as.
 
-    An int is a float too, as in JSON; what an annotation says that is not known here is taken on trust.
+    An int is a float too, as in JSON; annotations that are not known here are not checked.
     """
     kind: Any = type(value)
     for name, annotation in _hints(kind).items():

@@ -1,4 +1,4 @@
-"""Batches made ahead by a thread, while the one before is being trained."""
+"""Prefetching: batches are made by a thread while the ones before are being trained."""
 
 import threading
 from collections import deque
@@ -15,31 +15,31 @@ from fitroom.inputs.batches import Batches
 
 @dataclass(frozen=True, kw_only=True)
 class PrefetchedBatch:
-    """A batch, and what a run needs to make the one after it."""
+    """A batch, and the state of the source from which the next one is made."""
 
     batch: Batch
     state: dict[str, Any]
-    """Of the source when this batch was made and the next was not: `Source.restore` takes it. Empty if not recorded."""
+    """The state after this batch was made and before the next, for `Source.restore`. Empty if not recorded."""
 
 
 def prefetch(
     batches: Batches, transform: Callable[[Batch], Batch], depth: int = 1, *, record: bool = True
 ) -> "PrefetchIterator":
-    """The batches in order, each made and transformed while up to `depth` before it are not yet asked for.
+    """Iterate over batches in order, of which up to `depth` are made and transformed ahead by a thread.
 
-    With a depth of 0 they are made when asked for, by whoever asks. An error comes at its turn. Leave it by `with` or
-    `close`: the thread has then ended. Without `record` no state is taken, which saves 0.1 ms a batch.
+    With a depth of 0 they are made by the caller, when asked for. An error is raised at its turn. Leave the iterator by
+    `with` or `close`, which end the thread. Without `record` no state is taken, which saves 0.1 ms a batch.
     """
     return PrefetchIterator(batches, transform, depth, record)
 
 
 class PrefetchIterator(Iterator[PrefetchedBatch]):
-    """An iterator with a thread behind it."""
+    """An iterator over batches that a thread makes ahead."""
 
     def __init__(self, batches: Batches, transform: Callable[[Batch], Batch], depth: int, record: bool) -> None:
         self._batches, self._transform, self._record = batches, transform, record
         self._made: SimpleQueue[PrefetchedBatch | BaseException | None] = SimpleQueue()
-        # Taken before a batch is made: no more of them are in memory than asked for.
+        # Acquired before a batch is made, so that no more than `depth` of them are in memory.
         self._room = threading.Semaphore(depth)
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -70,10 +70,12 @@ class PrefetchIterator(Iterator[PrefetchedBatch]):
         try:
             raise found
         finally:
-            del found  # it holds this frame, which would hold it and all that its traceback sees
+            del (
+                found
+            )  # else this frame and the error, with all that its traceback refers to, would keep each other alive
 
     def close(self) -> None:
-        """End the thread, when the batch it is at is made, and drop what it made ahead."""
+        """End the thread, after the batch that it is making, and drop what it made ahead."""
         self._is_closed = True
         if self._thread is None:
             self._batches.close()
@@ -104,7 +106,7 @@ class PrefetchIterator(Iterator[PrefetchedBatch]):
 
 
 def in_order(make: Callable[[int], Any], numbers: Iterable[int], *, workers: int, ahead: int) -> Iterator[Any]:
-    """`make(number)` for each number, at most `ahead` of them before their turn. An error comes at its turn.
+    """Call `make(number)` for each number, at most `ahead` of them before their turn. An error is raised at its turn.
 
     >>> list(in_order(lambda number: number * number, range(4), workers=2, ahead=3))
     [0, 1, 4, 9]

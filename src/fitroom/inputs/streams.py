@@ -1,4 +1,4 @@
-"""Data that come one batch after the other: datasets that can be begun again, and iterators that cannot."""
+"""Streams as sources: datasets that can be iterated anew, and iterators that cannot."""
 
 import warnings
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ class StreamSource:
     """The batches of anything that can be iterated over.
 
     Without `steps_per_epoch` an epoch is one pass. With it, epochs follow each other through a pass, and the next pass
-    begins where one ends, as in Keras. A run that goes on reads again what came before in its pass and throws it away;
-    it needs the state for that. Without one, an epoch begins where the last stopped, whatever its number.
+    begins where one ends, as in Keras. A resumed run reads the earlier batches of its pass again and skips them, for
+    which it needs the state. Without one, an epoch begins where the last stopped, whatever its number.
     """
 
     resumes: Resumes = "by skipping"
@@ -34,11 +34,11 @@ class StreamSource:
         self._pending: dict[str, Any] | None = None
         self._last_epoch = -1
         self._length = kind.num_batches
-        """Batches of a pass, as soon as they are known."""
+        """The number of batches in a pass, once it is known."""
 
     @property
     def num_batches(self) -> int | None:
-        """In an epoch."""
+        """The number of batches in an epoch; None where it is not known."""
         return self._steps or self._kind.num_batches
 
     @property
@@ -48,22 +48,22 @@ class StreamSource:
 
     @property
     def num_samples(self) -> int | None:
-        """Where the dataset counts them."""
+        """The number of samples, where the dataset says so."""
         return self._kind.num_samples
 
     @property
     def resume_note(self) -> str:
-        """What the user has to see to."""
+        """For people: what must hold for a resumed run to be exactly the same."""
         return self._kind.resume_note
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What can be told without reading the data."""
+        """What is known without reading the data."""
         counts = {"num_batches": self._kind.num_batches, "batch_size": self.batch_size, "num_samples": self.num_samples}
         return {"kind": self._kind.name, **self._kind.described, **counts, "steps_per_epoch": self._steps}
 
     def peek(self) -> Batch:
-        """The first batch; it is kept, because not all data can be read again."""
+        """The first batch; it is stored, because not all data can be read again."""
         found = self._reading.peek()
         if found is END:
             raise InputError(
@@ -76,7 +76,7 @@ class StreamSource:
         reading, state, self._pending = self._reading, self._pending, None
         if state is not None:
             with keep_random_state(state, start):
-                reading.go_back(state["reading"])
+                reading.restore(state["reading"])
         # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
         if epoch <= self._last_epoch:
             self._length = self._kind.num_batches
@@ -89,25 +89,25 @@ class StreamSource:
         return Batches(self._made(start), first=start, batch_size=self.batch_size, state=self.state)
 
     def look(self) -> None:
-        """Take the first batch of a pass of its own, by which Keras builds a model.
+        """Read the first batch of an extra pass, as Keras does to build a model.
 
-        A seeded shuffle has another order in every pass: the passes that are trained have to be those of Keras.
+        A seeded shuffle has another order in every pass: training must get the same passes as in Keras.
         """
         self._reading.make_spare(look=True)
 
     def on_epoch_end(self) -> None:
-        """Where Keras knows that a pass is over, it makes the iterator of the next, and does not use it."""
+        """After a pass of known length make an iterator that is not used, as Keras does."""
         if self._steps is None and self._reading.drawn == self._length:
             self._reading.make_spare(look=False)
         if self._reading.is_over:
             self._length = self._reading.drawn
 
     def state(self) -> dict[str, Any]:
-        """How far the pass is, the random state at its beginning, and the one now."""
+        """The position in the pass, the random state at its beginning, and the one now."""
         return {"random": randomness.capture(), "reading": self._reading.state(), "length": self._length}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Keep a state for the next call of `epoch`."""
+        """Set the state that the next call of `epoch` will restore."""
         self._pending = state
         self._length = state.get("length", self._length)
 
@@ -118,7 +118,7 @@ class StreamSource:
                 self._reading.begin()  # the last epoch took the last batch of its pass without seeing the end
                 found = self._reading.draw()
             if found is END:
-                self._say_end(made)
+                self._warn_of_end(made)
                 return
             yield self._batch(found)
 
@@ -129,7 +129,7 @@ class StreamSource:
             found = tuple(found)
         return batch_of(found, self._class_weight)
 
-    def _say_end(self, made: int) -> None:
+    def _warn_of_end(self, made: int) -> None:
         if self._steps is not None:
             warn_of_end(made, self._steps)
         elif not self._kind.begins_again and self._reading.number > 0:

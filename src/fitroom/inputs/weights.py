@@ -1,4 +1,4 @@
-"""Weights of samples: from those of their classes, or one set of weights for several outputs."""
+"""Sample weights: made from class weights, or one array of weights for several outputs."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state of a resumed run. Readings after its checkpoint are removed: they are taken again."""
         self._updates, self.peak_bytes = state["updates"], state["peak_bytes"]
-        self._files.cut_back(state["files"])
+        self._files.truncate(state["files"])
         self._spent.restore(state.get("spent_seconds", {}))  # older checkpoints have none
 
     def on_train_begin(self, logs: Any = None) -> None:
