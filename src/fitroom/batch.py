@@ -1,4 +1,4 @@
-"""Dicts, lists and tuples of arrays, as models with several inputs or outputs take them."""
+"""A batch of samples, how it is split into micro-batches, and the structures (dicts, lists, tuples) of arrays in it."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
-def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
-    """The same structure with `function` applied to each of its arrays; None stays None.
+def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
+    """Apply `function` to each array of a structure. None stays None.
 
-    >>> mapped(abs, {"a": [-1, -2], "b": None})
+    >>> map_structure(abs, {"a": [-1, -2], "b": None})
     {'a': [1, 2], 'b': None}
     """
     if structure is None:
         return None
     if isinstance(structure, dict):
-        return {key: mapped(function, value) for key, value in structure.items()}
+        return {key: map_structure(function, value) for key, value in structure.items()}
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(mapped(function, value) for value in structure))
+        return type(structure)(*(map_structure(function, value) for value in structure))
     if isinstance(structure, list | tuple):
-        return type(structure)(mapped(function, value) for value in structure)
+        return type(structure)(map_structure(function, value) for value in structure)
     return function(structure)
 
 
 def leaves(structure: Any) -> Iterator[Any]:
-    """Its arrays, without the None among them."""
+    """The arrays of a structure in order, without the None among them."""
     if isinstance(structure, dict):
         structure = list(structure.values())
     if isinstance(structure, list | tuple):
@@ -35,16 +35,16 @@ def leaves(structure: Any) -> Iterator[Any]:
 
 
 def is_nested(structure: Any) -> bool:
-    """Whether it is more than one array."""
+    """Whether a structure is a dict, list or tuple rather than a single array."""
     return isinstance(structure, dict | list | tuple)
 
 
-def same_structure(first: Any, second: Any) -> bool:
+def has_same_structure(first: Any, second: Any) -> bool:
     """Whether two structures differ in nothing but their arrays."""
     if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(same_structure(first[key], second[key]) for key in first)
+        return first.keys() == second.keys() and all(has_same_structure(first[key], second[key]) for key in first)
     if isinstance(first, list | tuple) and isinstance(second, list | tuple):
-        return len(first) == len(second) and all(map(same_structure, first, second))
+        return len(first) == len(second) and all(map(has_same_structure, first, second))
     return not is_nested(first) and not is_nested(second)
 
 
@@ -71,25 +71,25 @@ class Batch:
         """The number of samples."""
         return int(next(leaves(self.x)).shape[0])
 
-    def part(self, start: int, stop: int) -> "Batch":
-        """Some of its samples; a view, where the arrays give one."""
-        return self.mapped(lambda array: _cut(array, start, stop))
+    def slice(self, start: int, stop: int) -> "Batch":
+        """The samples from `start` to `stop`; a view, where the arrays give one."""
+        return self.map(lambda array: _slice(array, start, stop))
 
-    def parts(self, micro_batch: int) -> list["Batch"]:
-        """The batch cut so that no part has more than `micro_batch` samples."""
+    def micro_batches(self, micro_batch: int) -> list["Batch"]:
+        """The batch split so that no micro-batch has more than `micro_batch` samples."""
         if micro_batch >= self.size:
             return [self]
         ends = [0]
-        for size in cut_sizes(self.size, micro_batch):
+        for size in micro_batch_sizes(self.size, micro_batch):
             ends.append(ends[-1] + size)
-        return [self.part(start, stop) for start, stop in itertools.pairwise(ends)]
+        return [self.slice(start, stop) for start, stop in itertools.pairwise(ends)]
 
-    def mapped(self, function: Callable[[Any], Any]) -> "Batch":
+    def map(self, function: Callable[[Any], Any]) -> "Batch":
         """The batch with `function` applied to each of its arrays."""
         return Batch(
-            x=mapped(function, self.x),
-            y=mapped(function, self.y),
-            sample_weight=mapped(function, self.sample_weight),
+            x=map_structure(function, self.x),
+            y=map_structure(function, self.y),
+            sample_weight=map_structure(function, self.sample_weight),
             outline=self.outline,
         )
 
@@ -102,8 +102,8 @@ class Batch:
         if self.outline is None:
             alone = self.y is None and not isinstance(self.x, tuple | list)
             return self.x if alone else self.unpacked()
-        parts = (self.x, self.y, self.sample_weight)
-        return mapped(lambda place: parts[place], self.outline)
+        fields = (self.x, self.y, self.sample_weight)
+        return map_structure(lambda place: fields[place], self.outline)
 
     def unpacked(self) -> tuple[Any, ...]:
         """`(x,)`, `(x, y)` or `(x, y, sample_weight)`, however the batch was packed."""
@@ -112,23 +112,25 @@ class Batch:
         return (self.x,) if self.y is None else (self.x, self.y)
 
 
-def cut_sizes(num_samples: int, micro_batch: int) -> list[int]:
-    """As few parts as possible, as even as possible: BatchNormalization likes no tiny last part.
+def micro_batch_sizes(num_samples: int, micro_batch: int) -> list[int]:
+    """The sizes of as few micro-batches as possible, as even as possible.
 
-    >>> cut_sizes(100, 32)
+    A tiny last micro-batch would give BatchNormalization statistics of few samples.
+
+    >>> micro_batch_sizes(100, 32)
     [25, 25, 25, 25]
-    >>> cut_sizes(7, 3)
+    >>> micro_batch_sizes(7, 3)
     [3, 2, 2]
     """
-    num_parts = -(-num_samples // micro_batch)
-    size, left = divmod(num_samples, num_parts)
-    return [size + 1] * left + [size] * (num_parts - left)
+    count = -(-num_samples // micro_batch)
+    size, left = divmod(num_samples, count)
+    return [size + 1] * left + [size] * (count - left)
 
 
-def _cut(array: Any, start: int, stop: int) -> Any:
+def _slice(array: Any, start: int, stop: int) -> Any:
     if hasattr(array, "__getitem__"):
         return array[start:stop]
-    import tensorflow as tf  # its sparse tensors know no slices
+    import tensorflow as tf  # its sparse tensors cannot be indexed by slices
 
     rest = array.shape[1:]
     return tf.sparse.slice(array, [start] + [0] * len(rest), [stop - start, *rest])

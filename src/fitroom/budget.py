@@ -15,11 +15,11 @@ class Budget(TextDisplay):
     """The limit for the framework's allocator."""
 
     source: str
-    """How it was found, for people."""
+    """How the figure was found, for people."""
 
     @classmethod
     def of(cls, value: "Budget | int | str | None" = None, *, backend: str | None = None) -> "Budget":
-        """The budget that `value` names.
+        """Make a budget from a size, a card's name or the live card.
 
         A number is bytes and "12GiB" a size: the allocator's limit as it stands. A card's name ("RTX 3060") is
         the card less what context and libraries take, which depends on `backend`. "live" or None is the first

@@ -1,10 +1,10 @@
-"""What to compute again in the backward pass instead of keeping it, as a user says it."""
+"""A recipe: how one optimizer step is carried out, and what each of its knobs may change about the result."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.units import format_bytes, parse_bytes
 
@@ -14,7 +14,7 @@ REMAT_NAMES = ("none", "blocks")
 
 @dataclass(frozen=True, kw_only=True)
 class Remat:
-    """Which stretches of a model's layers are computed again in the backward pass; give one of the two.
+    """Which segments of a model's layers are recomputed in the backward pass: give `segments` or `budget`.
 
     >>> Remat(budget="6GiB").budget_bytes
     6442450944
@@ -23,7 +23,7 @@ class Remat:
     """
 
     segments: Sequence[Sequence[str]] | None = None
-    """The first and the last layer of each stretch, in the order in which `fitroom segments` lists them."""
+    """The first and the last layer of each segment, in the order in which `fitroom segments` lists them."""
 
     budget: int | str | None = None
     """The allocator's limit to come under: the least is recomputed that gets the step there."""
@@ -46,7 +46,7 @@ class Remat:
         return None if self.budget is None else parse_bytes(self.budget)
 
     def __str__(self) -> str:
-        """In a few words.
+        """A short description for people.
 
         >>> str(Remat(segments=[("conv1", "add")]))
         '1 segment'
@@ -56,7 +56,7 @@ class Remat:
         return "1 segment" if len(self.segments) == 1 else f"{len(self.segments)} segments"
 
     def to_dict(self) -> dict[str, object]:
-        """The one that was given."""
+        """The field that was given, as JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -87,8 +87,8 @@ EFFECTS: dict[str, Effect] = {
     "image_size": "the task itself",
     "frozen_layers": "the task itself",
 }
-"""By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
-looks at the batch as a whole."""
+"""What each knob changes, in the order in which a planner prefers to turn them. Micro-batches change nothing where no
+layer uses statistics of the whole batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +106,10 @@ class Recipe:
     """Whether the step is compiled whole."""
 
     remat: str | Remat | None = None
-    """What is computed again in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
+    """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
 
     micro_batch: int | None = None
-    """The most samples on the device at once: larger batches are cut, and their gradients added up."""
+    """The most samples in a micro-batch: larger batches are split, and their gradients added up."""
 
     keras_accumulation: int | None = None
     """Number of micro-steps per update with the Keras optimizer's own `gradient_accumulation_steps`."""
@@ -121,7 +121,7 @@ class Recipe:
     """The dtype in which a batch arrives on the device, such as "uint8"."""
 
     image_size: int | None = None
-    """Height and width of the pictures, for a model that leaves them open."""
+    """Height and width of the images, for a model that leaves them open."""
 
     frozen_layers: int | None = None
     """How many of the first layers with weights are left untrained."""
@@ -142,16 +142,16 @@ class Recipe:
                     f"`{name}` must be at least 1. Received: {name}={value}.",
                     hint="leave it out to train all layers"
                     if name == "frozen_layers"
-                    else "leave it out for the whole batch at once",
+                    else "leave it out for the whole batch in one step",
                 )
         if self.micro_batch is not None and (self.keras_accumulation or 1) > 1:
             raise InputError(
-                "`micro_batch` and `keras_accumulation` both cut the batch. Received both.",
+                "`micro_batch` and `keras_accumulation` both split the batch. Received both.",
                 hint="take micro_batch: it gives the whole batch's result, Keras's own accumulation does not",
             )
 
     def samples_at_once(self, batch_size: int) -> int:
-        """The number of samples that are on the device at once.
+        """The size of the largest micro-batch of a batch.
 
         >>> Recipe(keras_accumulation=4).samples_at_once(128)
         32
@@ -159,23 +159,23 @@ class Recipe:
         43
         """
         if self.micro_batch is not None:
-            return cut_sizes(batch_size, self.micro_batch)[0]
+            return micro_batch_sizes(batch_size, self.micro_batch)[0]
         steps = self.keras_accumulation or 1
         if batch_size % steps:
             raise InputError(
-                f"A batch of {batch_size} cannot be cut into {steps} equal parts for accumulation.",
-                hint="Keras averages the parts as if they were equal: choose a number that divides the batch",
+                f"A batch of {batch_size} cannot be split into {steps} equal micro-batches for accumulation.",
+                hint="Keras averages them as if they were equal: choose a number that divides the batch",
             )
         return batch_size // steps
 
     def to_dict(self) -> dict[str, object]:
-        """The knobs that were set."""
+        """The knobs that were set, as JSON."""
         knobs = {name: value for name, value in asdict(self).items() if value is not None}
         return knobs | ({"remat": self.remat.to_dict()} if isinstance(self.remat, Remat) else {})
 
 
 def recipe_of(value: Recipe | None) -> Recipe:
-    """What the argument `recipe` says: None is the plain step."""
+    """Check an argument `recipe`; None becomes the empty recipe, the plain step."""
     if value is None:
         return Recipe()
     if not isinstance(value, Recipe):

@@ -120,7 +120,7 @@ def test_running_out_takes_the_next_recipe_of_the_plan_and_the_result_is_the_sam
     assert_same(model, expected)
     assert found["recipe"] == {"remat": "blocks"}
     [event] = found["events"]
-    assert "the same batch again with blocks recomputed, 16 at once" in event["message"]
+    assert "the same batch again with blocks recomputed, micro-batch 16" in event["message"]
     RunsOut.left = 2
     model = residual_net()
     _, found = fitted(model=model, plan=plan_for(model))
@@ -156,7 +156,7 @@ def test_a_plan_for_another_model_is_refused_and_the_difference_named():
     ("changes", "words"),
     [
         ({"backend": "other"}, "the other backend"),
-        ({"batch_size": 256}, "batches of 256, and the data come in batches of 16"),
+        ({"batch_size": 256}, "batches of 256, and the data are in batches of 16"),
         ({"recipe": fitroom.Recipe(optimizer="lion")}, "optimizer 'lion', and the model is compiled with Adam"),
         ({"recipe": fitroom.Recipe(image_size=12)}, r"pictures of 12 x 12, and the data are of shape \(6, 6, 3\)"),
         ({"recipe": fitroom.Recipe(keras_accumulation=2)}, "keras_accumulation, which `fit` cannot"),

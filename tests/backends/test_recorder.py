@@ -15,8 +15,8 @@ from fitroom.report.progress.words import format_event
 from fitroom.train.sizing import Sizing
 from fitroom.watch import recorder as recorder_module
 from fitroom.watch.recorder import Recorder
-from fitroom.watch.steady_rate import SteadyRate
 from fitroom.watch.tensorboard import TensorBoardLog
+from fitroom.watch.timing import SteadyRate
 
 FIELDS = [
     *("time", "epoch", "batch", "update", "loss", "metrics", "learning_rate", "pictures_per_second"),
@@ -59,7 +59,7 @@ def small_net(**compile_arguments):
 def trained(folder, *, model=None, callbacks=(), heard=(), batch_size=16, number=50, **options):
     random = np.random.default_rng(0)
     x, y = random.normal(size=(number, 6)).astype("float32"), random.integers(0, 3, number).astype("int32")
-    recorder = Recorder(folder, pictures_per_batch=batch_size, backend=current_backend(), listeners=heard)
+    recorder = Recorder(folder, images_per_batch=batch_size, backend=current_backend(), listeners=heard)
     options = {"epochs": 2, "seed": 1, "verbose": 0, "validation_data": (x, y)} | options
     model = model or small_net()
     return fitroom.fit(model, x, y, batch_size=batch_size, callbacks=[recorder, *callbacks], **options)
@@ -168,7 +168,7 @@ def test_memory_is_read_against_the_limit_where_the_framework_counts_it(tmp_path
 
 def test_nearly_full_memory_is_told_once(tmp_path):
     backend, heard = FakeBackend(capacity_bytes=100), Heard()
-    recorder = Recorder(tmp_path, pictures_per_batch=8, backend=backend, listeners=[heard])
+    recorder = Recorder(tmp_path, images_per_batch=8, backend=backend, listeners=[heard])
     block = backend.allocate(89)
     recorder.on_epoch_end(0, {"loss": 1.0})
     assert heard.events == []
@@ -183,13 +183,13 @@ def test_nearly_full_memory_is_told_once(tmp_path):
     recorder.on_epoch_end(3, {"loss": 1.0})
     assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95, 70]  # each since the one before
     assert recorder.peak_bytes == 95
-    resumed = Recorder(tmp_path, pictures_per_batch=8, backend=backend)
+    resumed = Recorder(tmp_path, images_per_batch=8, backend=backend)
     resumed.set_state(recorder.get_state())
     assert resumed.peak_bytes == 95
 
 
 def test_a_budget_below_the_allocators_limit_is_the_limit(tmp_path):
-    recorder = Recorder(tmp_path, pictures_per_batch=8, backend=FakeBackend(capacity_bytes=100), limit_bytes=60)
+    recorder = Recorder(tmp_path, images_per_batch=8, backend=FakeBackend(capacity_bytes=100), limit_bytes=60)
     recorder.on_epoch_end(0, {"loss": 1.0})
     assert lines(tmp_path)[0]["limit_bytes"] == 60
 
@@ -201,7 +201,7 @@ def driven(folder, seconds_of_batches, *, between=lambda recorder, batch: None, 
     def passes(seconds):
         now[0] += seconds
 
-    recorder = Recorder(folder, pictures_per_batch=8, backend=FakeBackend(capacity_bytes=100))
+    recorder = Recorder(folder, images_per_batch=8, backend=FakeBackend(capacity_bytes=100))
     recorder._rate = SteadyRate(clock=lambda: now[0])
     recorder.set_params({"epochs": 1, "steps": len(seconds_of_batches)})
     recorder.on_epoch_begin(0)

@@ -14,7 +14,8 @@ from fitroom.keras_model.fingerprint import current_versions, given_learning_rat
 from fitroom.runs.callbacks import CallbackStates
 from fitroom.runs.capture import capture_state, restore_state
 from fitroom.runs.checkpoint import Checkpoint, read_latest, write
-from fitroom.runs.folder import RunFolder, first_difference
+from fitroom.runs.folder import RunFolder
+from fitroom.runs.record import first_difference
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
 Y = np.arange(16) % 3
@@ -227,7 +228,7 @@ class Script:
         if kept is not None:
             self.states.continue_files(kept.facts)
         self.list.on_train_begin()
-        self.states.begun()
+        self.states.record_start()
         if kept is not None:
             restore_state(self.model, kept.arrays)
             self.notes = self.states.restore(kept.facts, kept.arrays)
@@ -397,7 +398,7 @@ def test_a_run_within_an_epoch_takes_back_what_the_epochs_begin_changes(tmp_path
     kept = Script([Mine(X)]).begin().epochs([1.0]).kept(tmp_path)
     second = Script([Mine(X)])
     second.list.on_train_begin()
-    second.states.begun()
+    second.states.record_start()
     second.list.on_epoch_begin(0)
     assert second.list.callbacks[0].flag is True
     second.states.restore(kept.facts, kept.arrays)

@@ -87,7 +87,7 @@ def test_sparse_rows_are_those_of_the_dense_array(shuffle):
     whole = []
     for batch in source.epoch(0):
         assert batch.size == len(batch.y)
-        for part in batch.parts(3):
+        for part in batch.micro_batches(3):
             rows = keras.ops.convert_to_numpy(part.x)
             assert rows.dtype == "float32"
             assert rows.tolist() == dense[part.y].tolist()

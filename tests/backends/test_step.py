@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("loops_as_on_a_card")
 def test_a_step_in_parts_is_that_of_the_whole_batch(name, num_parts):
     case = CASES[name]
     batches = case.batches()
-    assert len(batches[0].parts(MICRO_BATCHES[num_parts])) == num_parts
+    assert len(batches[0].micro_batches(MICRO_BATCHES[num_parts])) == num_parts
     expected_logs, expected = expected_of(name)
     logs, state = trained_by_us(case.make(), MICRO_BATCHES[num_parts], *batches)
     for found, wanted in zip(logs, expected_logs, strict=True):
@@ -76,8 +76,8 @@ def test_metrics_go_on_from_batch_to_batch():
     batch = dense_batch(FIRST + LATER)
     twin.fit(batch.x, batch.y, batch_size=FIRST, shuffle=False, verbose=0)
     stepper = step_of(model)
-    stepper.train(batch.part(0, FIRST), 7)
-    logs = numbers(stepper.train(batch.part(FIRST, FIRST + LATER), 7))
+    stepper.train(batch.slice(0, FIRST), 7)
+    logs = numbers(stepper.train(batch.slice(FIRST, FIRST + LATER), 7))
     assert_close(logs, twin.history.history | {name: each[0] for name, each in twin.history.history.items()})
 
 
@@ -190,7 +190,7 @@ def test_batch_statistics_move_by_the_mean_over_parts_that_start_alike(num_parts
     norm.moving_variance.assign(np.linspace(0.5, 2, 6))
     start = [keras.ops.convert_to_numpy(each).copy() for each in (norm.moving_mean, norm.moving_variance)]
     step_of(model).train(batch, MICRO_BATCHES[num_parts])
-    parts = batch.parts(MICRO_BATCHES[num_parts])
+    parts = batch.micro_batches(MICRO_BATCHES[num_parts])
     for before, variable, of_part in zip(
         start, (norm.moving_mean, norm.moving_variance), (np.mean, np.var), strict=True
     ):

@@ -21,7 +21,7 @@ from fitroom.keras_model.loading.keras_file import read_model
 from fitroom.report.run.page import render_run_page
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.lock import FolderLock, is_locked, take_lock
-from fitroom.runs.place import read_run
+from fitroom.runs.record import read_run
 from fitroom.runs.run import open_run
 from picture_runs import environment
 from sample_runs import write_run
@@ -233,7 +233,7 @@ def test_a_job_lends_its_lock_to_the_trainings_in_it_and_to_nobody_else(tmp_path
     lock = FolderLock(path)
     with pytest.raises(InputError, match="in use"):
         FolderLock(path)
-    with lock.lent(path):
+    with lock.lend(path):
         borrowed = take_lock(path)
         with pytest.raises(InputError, match="in use"):  # one training at a time
             take_lock(path)

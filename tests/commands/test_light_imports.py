@@ -13,7 +13,7 @@ import sys
 import keras, numpy as np
 from fitroom.train import randomness
 from fitroom.inputs import source_of
-from fitroom.inputs.prefetch import prefetched
+from fitroom.inputs.prefetch import prefetch
 
 class Dataset(keras.utils.PyDataset):
     def __len__(self):
@@ -23,7 +23,7 @@ class Dataset(keras.utils.PyDataset):
 
 x = keras.ops.ones((4, 3))
 for data in ((x, x), (Dataset(),), (iter([(x, x)]),)):
-    with prefetched(source_of(*data).epoch(0), lambda batch: batch) as batches:
+    with prefetch(source_of(*data).epoch(0), lambda batch: batch) as batches:
         print(sum(item.batch.size for item in batches))
 randomness.restore(randomness.capture())
 print("tensorflow" in sys.modules)

@@ -185,7 +185,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_leaves_a_report(place):
     assert "not finished" in refused.stderr
     done = fitroom(place, "train", "--resume", "--run-dir", str(run), backend="torch")
     assert done.returncode == 0, done.stderr
-    assert "going on with the run in" in done.stderr
+    assert "resuming the run in" in done.stderr
     assert "estimating" not in done.stderr
     assert read(run / "job.json")["plan"] == plan
     assert len(read(run / "history.json")["loss"]) == 2

@@ -116,7 +116,7 @@ def model_with_fuse(place):
 
 def check_that_a_failed_step_leaves_every_bit(place, micro_batch):
     """A step fails and changes nothing; done again, it is the step of a twin that never failed."""
-    batches = [dense_batch(2 * FIRST).part(0, FIRST), dense_batch(2 * FIRST).part(FIRST, 2 * FIRST)]
+    batches = [dense_batch(2 * FIRST).slice(0, FIRST), dense_batch(2 * FIRST).slice(FIRST, 2 * FIRST)]
     twin = model_with_fuse(place)
     stepper = step_of(twin)
     expected_logs = [numbers(stepper.train(batch, micro_batch)) for batch in batches]

@@ -92,7 +92,7 @@ def events() -> list[dict[str, Any]]:
         {
             "time": "2023-11-14T22:14:02+0000",
             "kind": "out of memory",
-            "message": "out of memory in training with 80 samples at once; the same batch again with 64 at once. "
+            "message": "out of memory in training with micro-batch 80; the same batch again with micro-batch 64. "
             "The batch stays at 256.",
             "samples": 80,
             "smaller": 64,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fitroom.batch import Batch, mapped
+from fitroom.batch import Batch, map_structure
 from fitroom.inputs import randomness
-from fitroom.inputs.prefetch import prefetched
+from fitroom.inputs.prefetch import prefetch
 
 
 def through_disk(state: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def through_disk(state: dict[str, Any]) -> dict[str, Any]:
 
 def values(batch: Batch) -> Any:
     """The whole batch as lists, to compare."""
-    return mapped(lambda array: np.asarray(array).tolist(), batch.data())
+    return map_structure(lambda array: np.asarray(array).tolist(), batch.data())
 
 
 def trained(source: Any, *, epochs: int, epoch: int = 0, start: int = 0) -> list[tuple[int, int, Any, dict[str, Any]]]:
@@ -47,7 +47,7 @@ def trained(source: Any, *, epochs: int, epoch: int = 0, start: int = 0) -> list
     seen = []
     for current in range(epoch, epochs):
         np.random.random()  # as a callback may when an epoch begins
-        with prefetched(source.epoch(current, start), lambda batch: batch) as batches:
+        with prefetch(source.epoch(current, start), lambda batch: batch) as batches:
             for number, item in enumerate(batches, start=start):
                 seen.append((current, number, values(item.batch), item.state))
         source.on_epoch_end()

@@ -31,7 +31,7 @@ class Case:
     def batches(self) -> tuple[Batch, Batch]:
         later = LATER if self.short_last else FIRST
         whole = self.data(FIRST + later)
-        return whole.part(0, FIRST), whole.part(FIRST, FIRST + later)
+        return whole.slice(0, FIRST), whole.slice(FIRST, FIRST + later)
 
 
 def compiled(head, *, kind=keras.Model, **arguments) -> keras.Model:

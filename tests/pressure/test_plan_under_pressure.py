@@ -23,8 +23,8 @@ def test_a_plan_that_does_not_fit_recomputes_first_then_cuts_and_survives_a_kill
         undisturbed = trained("planned", tmp_path / "undisturbed")
         found = going_on.result()
     assert undisturbed["said"] == [
-        "the same batch again with blocks recomputed, 120 at once. The batch stays at 120.",
-        "the same batch again with 30 at once. The batch stays at 120.",
+        "the same batch again with blocks recomputed, micro-batch 120. The batch stays at 120.",
+        "the same batch again with micro-batch 30. The batch stays at 120.",
     ]
     assert undisturbed["recipe"] == found["recipe"] == {"remat": "blocks", "micro_batch": 30}
     assert (undisturbed["updates"], undisturbed["seen_count"], undisturbed["seen_sum"]) == (6, [720], [SUM_OF_NUMBERS])

@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_the_older_one_and_training_going_with_one_warning(tm
     """At several moments of the write: within an array, near the end, at the very end."""
     first, second = on_a_small_disk(tmp_path, size_kib=4096, checkpoint_kib=1000, ballast_kib=ballast_kib)
     assert first.startswith("[True, False, False, False, True] 5 [")
-    assert first.count("No space left on device. Training goes on") == 1
+    assert first.count("No space left on device. Training continues") == 1
     assert second == "['00000001.npz', '00000002.npz']"
 
 

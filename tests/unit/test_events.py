@@ -7,8 +7,8 @@ from fitroom.events import Events, listening
 
 
 def test_without_a_listener_the_logger_says_it(caplog):
-    Events().tell("resumed", "going on at batch 3")
-    assert caplog.messages == ["fitroom: going on at batch 3"]
+    Events().tell("resumed", "resuming at batch 3")
+    assert caplog.messages == ["fitroom: resuming at batch 3"]
 
 
 def test_a_listener_hears_it_in_place_of_the_logger(caplog):

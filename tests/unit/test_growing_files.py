@@ -61,6 +61,6 @@ def test_going_on_cuts_files_back_to_the_checkpoint_and_leaves_others_alone(tmp_
     (tmp_path / "readings.jsonl").write_text("one\ntwo\n")
     (tmp_path / "logs" / "b.events").write_text("begun since")
     (tmp_path / "logs" / "notes.txt").write_text("the user's")
-    files.cut_back(at_checkpoint)
+    files.truncate(at_checkpoint)
     assert (tmp_path / "readings.jsonl").read_text() == "one\n"
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["a.events", "notes.txt"]

@@ -6,8 +6,8 @@ import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.events import Events
-from fitroom.train import losses
-from fitroom.train.losses import LossWatch
+from fitroom.train import logs
+from fitroom.train.logs import LossWatch
 
 
 class Loss:
@@ -27,7 +27,7 @@ class Loss:
 def clock(monkeypatch):
     """A second goes by from batch to batch, if not told otherwise."""
     now = [0.0]
-    monkeypatch.setattr(losses.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Loss, "read", ())
     return now
 
@@ -37,7 +37,7 @@ def watched(clock, values, *, seconds=1.0, epoch=2):
     watch = LossWatch(events, FakeBackend())
     for batch, value in enumerate(values):
         clock[0] += seconds
-        watch.look({"loss": Loss(batch, value)}, epoch, batch)
+        watch.check({"loss": Loss(batch, value)}, epoch, batch)
     return watch, events
 
 
@@ -53,7 +53,7 @@ def test_it_is_read_now_and_then_only(clock):
 
 def test_a_loss_that_is_no_number_is_said_once_with_its_batch(clock, caplog):
     watch, events = watched(clock, [1.0, 0.5, math.nan, math.nan, math.nan])
-    watch.look({"loss": Loss(4, math.nan)}, 2, None)
+    watch.check({"loss": Loss(4, math.nan)}, 2, None)
     [event] = events.happened
     assert (event["kind"], event["epoch"], event["batch"]) == ("loss not finite", 2, 2)
     assert "nan at batch 3 of epoch 3 (after batch 2 it was still finite)" in event["message"]
@@ -62,6 +62,6 @@ def test_a_loss_that_is_no_number_is_said_once_with_its_batch(clock, caplog):
 def test_the_last_loss_of_an_epoch_is_read_in_any_case(clock, caplog):
     watch, events = watched(clock, [1.0, math.inf], seconds=0.1)
     assert not events.happened
-    watch.look({"loss": Loss(1, math.inf)}, 2, None)
+    watch.check({"loss": Loss(1, math.inf)}, 2, None)
     [event] = events.happened
     assert "inf at its last batches of epoch 3" in event["message"]

@@ -51,10 +51,10 @@ def test_a_new_run_says_what_it_is(tmp_path):
 def test_an_unfinished_run_goes_on_with_the_epochs_asked_for_now(tmp_path, state):
     with RunFolder.open(tmp_path, IDENTITY) as folder:
         folder.mark(state)
-        begun = folder.kept["begun"]
+        begun = folder.record["begun"]
     with RunFolder.open(tmp_path, IDENTITY | {"epochs": 4}) as folder:
         assert folder.progress == "unfinished"
-        assert (folder.kept["state"], folder.kept["epochs"], folder.kept["begun"]) == ("running", 4, begun)
+        assert (folder.record["state"], folder.record["epochs"], folder.record["begun"]) == ("running", 4, begun)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_what_may_differ_is_said_and_not_refused(tmp_path):
 
 def test_what_was_kept_is_known_before_it_is_compared(tmp_path):
     RunFolder.open(tmp_path, IDENTITY).close()
-    with RunFolder.opened(tmp_path) as folder:
-        folder.begin(IDENTITY | {"seed": folder.kept["seed"]})
+    with RunFolder.acquire(tmp_path) as folder:
+        folder.begin(IDENTITY | {"seed": folder.record["seed"]})
         assert folder.progress == "unfinished"
 
 
@@ -241,7 +241,7 @@ def test_a_folder_in_use_is_refused_until_its_process_is_killed(tmp_path):
         process.kill()
     with RunFolder.open(tmp_path, {"epochs": 1}) as folder:
         assert folder.progress == "unfinished"
-        with pytest.raises(InputError, match="in this very process"):
+        with pytest.raises(InputError, match="in this process"):
             RunFolder.open(tmp_path, {"epochs": 1})
     RunFolder.open(tmp_path, {"epochs": 1}).close()
 
@@ -407,7 +407,7 @@ def test_checkpoints_within_an_epoch_hold_up_training_two_percent_at_most():
                 clock.now += held_up
                 lost += held_up
                 num_written += 1
-                cadence.wrote(held_up_seconds=held_up)
+                cadence.note_written(held_up_seconds=held_up)
         assert lost / clock.now < 0.0201, held_up
         assert num_written > 40
 
@@ -418,6 +418,6 @@ def test_a_number_of_batches_that_was_asked_for_is_kept_to():
     for _ in range(7):
         due.append(cadence.is_due())
         if due[-1]:
-            cadence.wrote(held_up_seconds=10.0)
+            cadence.note_written(held_up_seconds=10.0)
     assert due == [False, False, True, False, False, True, False]
     assert cadence.is_due(at_epoch_end=True)

@@ -10,7 +10,7 @@ import pytest
 
 from fitroom.errors import HostMemoryError, InputError
 from fitroom.inputs import randomness, source_of, split_validation, unpack
-from fitroom.inputs.prefetch import prefetched
+from fitroom.inputs.prefetch import prefetch
 from sample_sources import check_goes_on_exactly, trained
 
 X = np.arange(20, dtype="float32").reshape(10, 2)
@@ -365,7 +365,7 @@ def test_a_generator_may_fill_the_same_arrays_again():
             x[:] = number
             yield x, np.full((4,), number)
 
-    with prefetched(source_of(generator()).epoch(0), same, depth=2) as batches:
+    with prefetch(source_of(generator()).epoch(0), same, depth=2) as batches:
         found = []
         for item in batches:
             time.sleep(0.02)  # the next ones are made meanwhile
@@ -393,7 +393,7 @@ def test_an_error_in_the_middle_of_a_generator_comes_at_its_turn():
         yield from numbered(2)
         raise OSError("the disk is gone")
 
-    with prefetched(source_of(broken()).epoch(0), same, depth=2) as batches:
+    with prefetch(source_of(broken()).epoch(0), same, depth=2) as batches:
         time.sleep(0.05)  # the thread has met the error by now
         assert [int(next(batches).batch.y[0]) for _ in range(2)] == [0, 1]
         with pytest.raises(OSError, match="the disk is gone"):
@@ -409,7 +409,7 @@ def thread_names():
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_batches_made_ahead_are_the_same_in_the_same_order(depth):
-    with prefetched(source_of(numbered(7)).epoch(0), same, depth) as batches:
+    with prefetch(source_of(numbered(7)).epoch(0), same, depth) as batches:
         assert numbers(item.batch for item in batches) == [0, 1, 2, 3, 4, 5, 6]
     assert thread_names() == []
 
@@ -423,14 +423,14 @@ def test_no_more_batches_are_made_ahead_than_asked_for(depth):
             made.append(number)
             yield batch
 
-    with prefetched(source_of(counted()).epoch(0), same, depth) as batches:
+    with prefetch(source_of(counted()).epoch(0), same, depth) as batches:
         next(batches)
         time.sleep(0.1)
         assert len(made) == max(1 + depth, 2)  # of a generator two are looked at beforehand, as in Keras
 
 
 def test_a_consumer_that_stops_leaves_no_thread_behind():
-    with prefetched(source_of(Endless()).epoch(0), same, 2) as batches:
+    with prefetch(source_of(Endless()).epoch(0), same, 2) as batches:
         assert numbers(next(batches).batch for _ in range(3)) == [0, 1, 2]
         assert thread_names() == ["fitroom batches"]
     assert thread_names() == []
@@ -442,9 +442,9 @@ def test_batches_are_transformed_by_the_thread():
 
     def transform(batch):
         names.append(threading.current_thread().name)
-        return batch.part(0, 1)
+        return batch.slice(0, 1)
 
-    with prefetched(source_of(numbered(2)).epoch(0), transform) as batches:
+    with prefetch(source_of(numbered(2)).epoch(0), transform) as batches:
         assert [item.batch.size for item in batches] == [1, 1]
     assert set(names) == {"fitroom batches"}
 
@@ -462,7 +462,7 @@ def test_a_host_without_memory_says_which_batch_it_could_not_make():
 
     with (
         pytest.raises(HostMemoryError, match="batch 2 was being made: Unable to allocate") as caught,
-        prefetched(source_of(generator()).epoch(0), same) as batches,
+        prefetch(source_of(generator()).epoch(0), same) as batches,
     ):
         list(batches)
     assert "batch_size" in caught.value.hint
@@ -483,9 +483,9 @@ def test_the_recorded_state_is_the_one_the_next_batch_is_made_with():
 
 
 def test_states_are_recorded_only_where_they_are_wanted():
-    with prefetched(source_of(numbered(1)).epoch(0), same, record=False) as batches:
+    with prefetch(source_of(numbered(1)).epoch(0), same, record=False) as batches:
         assert next(batches).state == {}
-    with prefetched(source_of(numbered(1)).epoch(0), same) as batches:
+    with prefetch(source_of(numbered(1)).epoch(0), same) as batches:
         assert next(batches).state["reading"]["drawn"] == 1
 
 

@@ -12,7 +12,7 @@ from fitroom.batch import Batch
 from fitroom.errors import FreshStart, OutOfMemoryError
 from fitroom.events import Events
 from fitroom.recipe import Recipe, Remat
-from fitroom.train.sizing import FIRST_STRETCH, Sizing
+from fitroom.train.sizing import FIRST_TRIAL_INTERVAL, Sizing
 from fitroom.train.transaction import Transaction
 
 
@@ -81,7 +81,7 @@ def test_one_sample_that_does_not_fit_says_what_there_was_and_what_to_try():
     steps = transaction(samples_that_fit=0)
     with pytest.raises(OutOfMemoryError) as raised:
         steps.train(batch_of(4))
-    assert "one sample at once" in raised.value.message
+    assert "micro-batch 1" in raised.value.message
     assert "cannot give 100 bytes" in raised.value.message
     assert "fitroom estimate" in raised.value.hint
 
@@ -101,7 +101,7 @@ def test_where_something_lies_in_the_way_a_fresh_process_begins_with_what_went_w
     with pytest.raises(OutOfMemoryError) as raised:
         steps.train(batch_of(8))
     assert raised.value.fresh_start == FreshStart(micro_batch=4, during="training", is_known_to_fit=True)
-    assert "Recipe(micro_batch=4), which went well before" in raised.value.hint
+    assert "Recipe(micro_batch=4), which succeeded before" in raised.value.hint
 
 
 def test_a_first_try_that_fails_is_not_worth_another_process():
@@ -113,13 +113,13 @@ def test_a_first_try_that_fails_is_not_worth_another_process():
 
 def test_a_size_that_only_a_fresh_process_could_go_on_from_is_not_tried_again():
     sizing = Sizing(most=4)
-    for _ in range(5 * FIRST_STRETCH):
+    for _ in range(5 * FIRST_TRIAL_INTERVAL):
         sizing.succeeded(64)
-    assert sizing.samples_at_once(64) == 4
+    assert sizing.micro_batch_for(64) == 4
     sizing.failed(4)
-    for _ in range(5 * FIRST_STRETCH):
+    for _ in range(5 * FIRST_TRIAL_INTERVAL):
         sizing.succeeded(64)
-    assert sizing.samples_at_once(64) == 4
+    assert sizing.micro_batch_for(64) == 4
 
 
 def test_a_batch_that_cannot_be_cut_says_why():
@@ -162,20 +162,20 @@ def test_memory_that_comes_back_is_used_again_after_a_clean_stretch():
     steps = transaction(samples_that_fit=16)
     steps.train(batch_of(32))
     steps.backend._gpu_memory.capacity_bytes = 32 * SAMPLE_BYTES
-    for _ in range(FIRST_STRETCH + 1):
+    for _ in range(FIRST_TRIAL_INTERVAL + 1):
         steps.train(batch_of(32))
-    assert steps.training.samples_at_once(32) == 32
+    assert steps.training.micro_batch_for(32) == 32
     assert steps.out_of_memory_count == 1
 
 
 def test_growing_never_thrashes():
     steps = transaction(samples_that_fit=16)
-    updates = 20 * FIRST_STRETCH
+    updates = 20 * FIRST_TRIAL_INTERVAL
     for _ in range(updates):
         steps.train(batch_of(32))
     # At first, then after 100, 200, 400 and 800 clean updates.
     assert steps.out_of_memory_count == 5
-    assert steps.training.samples_at_once(32) == 16
+    assert steps.training.micro_batch_for(32) == 16
     assert len(steps.stepper.trained) == updates
 
 
@@ -183,23 +183,23 @@ def test_a_larger_size_that_does_not_last_counts_as_one_that_failed():
     sizing = Sizing()
     sizing.failed(64)
     for stretch in (100, 200, 400):
-        assert sizing.stretch == stretch
+        assert sizing.trial_interval == stretch
         for _ in range(stretch + 50):  # tried after the stretch, and fine for a while
             sizing.succeeded(64)
-        assert sizing.samples_at_once(64) == 64
+        assert sizing.micro_batch_for(64) == 64
         sizing.failed(64)
-        assert sizing.samples_at_once(64) == 32
+        assert sizing.micro_batch_for(64) == 32
     for _ in range(2 * 800 + 1):  # now it lasts
         sizing.succeeded(64)
-    assert (sizing.samples_at_once(64), sizing.stretch) == (64, FIRST_STRETCH)
+    assert (sizing.micro_batch_for(64), sizing.trial_interval) == (64, FIRST_TRIAL_INTERVAL)
 
 
 def test_growing_stops_at_what_was_asked():
     sizing = Sizing(recipes=(Recipe(micro_batch=8),))
     sizing.failed(8)
-    for _ in range(5 * FIRST_STRETCH):
+    for _ in range(5 * FIRST_TRIAL_INTERVAL):
         sizing.succeeded(64)
-    assert sizing.samples_at_once(64) == 8
+    assert sizing.micro_batch_for(64) == 8
 
 
 def test_a_sizing_survives_a_checkpoint():
@@ -220,7 +220,7 @@ def planned(*, samples_that_fit, recipes=LADDER, **options):
 
 
 def in_force(steps):
-    return steps.training.recipe.remat, steps.training.samples_at_once(64)
+    return steps.training.recipe.remat, steps.training.micro_batch_for(64)
 
 
 def test_a_plan_recomputes_before_it_cuts_and_does_the_same_batch_again():
@@ -231,7 +231,7 @@ def test_a_plan_recomputes_before_it_cuts_and_does_the_same_batch_again():
     assert steps.stepper.trained == [64]
     [event] = steps.events.happened
     assert event["message"].startswith(
-        "out of memory in training with 64 samples at once; the same batch again with 1 segment recomputed, 64 at once."
+        "out of memory in training with micro-batch 64; the same batch again with 1 segment recomputed, micro-batch 64."
     )
     assert event["recomputed"] == "1 segment recomputed"
 
@@ -253,14 +253,14 @@ def test_a_recipe_that_changes_nothing_for_a_short_batch_is_passed_over():
 def test_a_batch_that_cannot_be_cut_is_recomputed_all_the_same():
     def whole_only(fits):
         steps = planned(samples_that_fit=fits)
-        made = steps._stepper_of
+        made = steps._make_stepper
 
         def stepper_of(recipe):
             stepper = made(recipe)
             stepper.whole_because = "the model brings its own `train_step`"
             return stepper
 
-        steps._stepper_of, steps.stepper = stepper_of, stepper_of(Recipe())
+        steps._make_stepper, steps.stepper = stepper_of, stepper_of(Recipe())
         return steps
 
     steps = whole_only(fits=40)
@@ -283,7 +283,7 @@ def test_memory_that_comes_back_takes_a_plan_up_again_one_recipe_at_a_time():
     assert in_force(steps) == ("blocks", 12)
     steps.backend._gpu_memory.capacity_bytes = 64 * SAMPLE_BYTES
     seen = []
-    for _ in range(6 * FIRST_STRETCH):
+    for _ in range(6 * FIRST_TRIAL_INTERVAL):
         steps.train(batch_of(64))
         if not seen or seen[-1] != in_force(steps):
             seen.append(in_force(steps))
@@ -293,7 +293,7 @@ def test_memory_that_comes_back_takes_a_plan_up_again_one_recipe_at_a_time():
 
 def test_a_plan_that_simply_does_not_fit_is_tried_again_further_and_further_apart():
     steps = planned(samples_that_fit=40)
-    for _ in range(20 * FIRST_STRETCH):
+    for _ in range(20 * FIRST_TRIAL_INTERVAL):
         steps.train(batch_of(64))
     # At first, then after 100, 200, 400 and 800 clean updates.
     assert steps.out_of_memory_count == 5
@@ -304,10 +304,10 @@ def test_a_short_batch_is_no_reason_to_take_the_recipe_before():
     sizing = Sizing(recipes=LADDER[1:3], whole=64)
     for samples in (64, 64, 32):
         sizing.failed(samples)
-    assert sizing.samples_at_once(64) == 16
-    for _ in range(5 * FIRST_STRETCH):
+    assert sizing.micro_batch_for(64) == 16
+    for _ in range(5 * FIRST_TRIAL_INTERVAL):
         sizing.succeeded(5)
-    assert (sizing.recipe.remat, sizing.samples_at_once(64)) == ("blocks", 16)
+    assert (sizing.recipe.remat, sizing.micro_batch_for(64)) == ("blocks", 16)
 
 
 def test_validation_recomputes_nothing_and_begins_at_the_size_that_training_found():
@@ -322,9 +322,9 @@ def test_a_sizing_of_a_plan_survives_a_checkpoint_also_while_it_tries():
     sizing = Sizing(recipes=LADDER, whole=64)
     sizing.failed(64)
     sizing.failed(64)
-    for _ in range(FIRST_STRETCH):
+    for _ in range(FIRST_TRIAL_INTERVAL):
         sizing.succeeded(64)
-    assert sizing.fell_from == (2, None)
+    assert sizing.fallback == (2, None)
     again = Sizing(recipes=LADDER, whole=64)
     again.restore(sizing.to_dict())
     assert again == sizing

@@ -27,7 +27,7 @@ HELPERS = Path(sample_readings.__file__).parent
 GIB = 2**30
 OUT_OF_MEMORY = {
     "kind": "out of memory",
-    "message": "out of memory in training with 64 samples at once",
+    "message": "out of memory in training with micro-batch 64",
     "during": "training",
     "epoch": 1,
     "batch": 11,

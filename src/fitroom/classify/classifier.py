@@ -11,6 +11,7 @@ from fitroom.classify import records
 from fitroom.classify.options import OWN_WEIGHTS, resume_command
 from fitroom.data.walk import files_below
 from fitroom.errors import InputError, ModelError
+from fitroom.runs.layout import MODEL_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,8 @@ def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
     if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
-        return place, (records.read_job(place.parent) or {}) if place.name == records.MODEL_FILE else {}
-    job, file = records.read_job(place), place / records.MODEL_FILE
+        return place, (records.read_job(place.parent) or {}) if place.name == MODEL_FILE else {}
+    job, file = records.read_job(place), place / MODEL_FILE
     if not file.is_file():
         if job is not None:
             raise InputError(

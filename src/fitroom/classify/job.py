@@ -13,8 +13,9 @@ from fitroom.classify.options import TrainOptions
 from fitroom.classify.times import timed
 from fitroom.classify.weights import check_there
 from fitroom.errors import FitroomError, InputError, message_of
+from fitroom.runs.layout import JOB_FILE, LOCK_FILE, MODEL_FILE, REPORT_FILE, RUN_FILE
 from fitroom.runs.lock import FolderLock
-from fitroom.runs.place import JOB_FILE, LOCK_FILE, RUN_FILE, check_place, check_writable, not_writable
+from fitroom.runs.place import check_place, check_writable, not_writable
 from fitroom.watch.listener import Listener
 
 
@@ -71,7 +72,7 @@ class TrainJob:
             "metrics": results["metrics"],
             "peak_bytes": records.peak_bytes(self.folder),
             "run_dir": str(self.folder),
-            "model": str(self.folder / records.MODEL_FILE),
+            "model": str(self.folder / MODEL_FILE),
             "report": report,
         }
 
@@ -103,7 +104,7 @@ class TrainJob:
         except OSError as error:
             raise not_writable(self.folder, error) from error
         try:
-            with lock.lent(path):
+            with lock.lend(path):
                 yield
         finally:
             if made and not (self.folder / JOB_FILE).exists():
@@ -129,7 +130,7 @@ class TrainJob:
 
 def ensure_report(folder: Path) -> Path:
     """The report of a run, written where a kill or a full disk left none."""
-    from fitroom.report.run.report import REPORT_FILE, is_whole, write_report
+    from fitroom.report.run.report import is_whole, write_report
 
     path = folder / REPORT_FILE
     return path if is_whole(path) else write_report(folder)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.files.field_types import check_fields
 from fitroom.keras_model.loading.function import is_function
 from fitroom.planning.request import ALLOWABLE, KEEPABLE, parse_knobs
 from fitroom.recipe import PRECISIONS
-from fitroom.runs.place import check_fields
 
 AUTO = "auto"
 IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.classify.network import Network
-from fitroom.classify.records import MODEL_FILE
 from fitroom.errors import InputError
 from fitroom.files.durable import load_weights, read_json, sync_folder
 from fitroom.keras_model.freezing import freeze_first
 from fitroom.keras_model.loading.keras_archive import damage_of
 from fitroom.runs.checkpoint import has_checkpoint
+from fitroom.runs.layout import CHECKPOINTS, HEAD_FILE, HISTORY_FILE, LOCK_FILE, MODEL_FILE, RUN_FILE
 from fitroom.runs.lock import take_lock
-from fitroom.runs.place import LOCK_FILE, RUN_FILE, not_written, read_run
-
-_HEAD = "head.keras"
+from fitroom.runs.place import not_written
+from fitroom.runs.record import read_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ def phases_of(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[
 
 def is_over(folder: Path, phase: Phase) -> bool:
     """Whether the next stretch has begun."""
-    return not phase.is_last and (folder / _HEAD).exists()
+    return not phase.is_last and (folder / HEAD_FILE).exists()
 
 
 def turn(folder: Path, network: Network, phase: Phase) -> None:
@@ -85,7 +84,7 @@ def turn(folder: Path, network: Network, phase: Phase) -> None:
 
 def _close_stretch(folder: Path, kept: dict[str, Any]) -> None:
     """The model of a finished stretch becomes `head.keras`; what else is of that stretch goes."""
-    head = folder / _HEAD
+    head = folder / HEAD_FILE
     try:
         if not head.exists():
             if kept["state"] != "finished" or damage_of(folder / MODEL_FILE):
@@ -93,7 +92,7 @@ def _close_stretch(folder: Path, kept: dict[str, Any]) -> None:
             os.replace(folder / MODEL_FILE, head)
             sync_folder(folder)
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder / "checkpoints")  # one that stays could be taken for the next stretch's
+            shutil.rmtree(folder / CHECKPOINTS)  # one that stays could be taken for the next stretch's
         (folder / RUN_FILE).unlink()
     except OSError as error:
         raise not_written(Path(error.filename or head), error) from error
@@ -101,15 +100,15 @@ def _close_stretch(folder: Path, kept: dict[str, Any]) -> None:
 
 def _load_head(folder: Path, network: Network) -> None:
     """The weights of the first stretch; they do not matter where the second has a checkpoint."""
-    damage = damage_of(folder / _HEAD)
+    damage = damage_of(folder / HEAD_FILE)
     try:
         if damage is None:
-            load_weights(network.model, folder / _HEAD)
+            load_weights(network.model, folder / HEAD_FILE)
     except Exception as error:
         damage = str(error).strip().split("\n")[0][:300]
-    if damage is not None and not has_checkpoint(folder / "checkpoints"):
+    if damage is not None and not has_checkpoint(folder / CHECKPOINTS):
         raise InputError(
-            f"{folder / _HEAD}, with which all layers begin to train, cannot be used: {damage}.",
+            f"{folder / HEAD_FILE}, with which all layers begin to train, cannot be used: {damage}.",
             hint="bring it back from a backup, or begin anew in another --run-dir",
         )
 
@@ -119,7 +118,7 @@ def earlier_history(folder: Path, phase: Phase) -> dict[str, list[Any]]:
     if phase.after is None:
         return {}
     try:
-        history = read_json(folder / "history.json")
+        history = read_json(folder / HISTORY_FILE)
         return {str(name): list(values)[: phase.first_epoch] for name, values in history.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}

@@ -11,17 +11,26 @@ from fitroom.backends.choose import INSTALLABLE
 from fitroom.classify.choice import Choice
 from fitroom.classify.options import check_kept, difference, resume_command
 from fitroom.errors import InputError, message_of
-from fitroom.files.durable import read_json, save_whole, write_json, written_whole
+from fitroom.files.durable import open_atomic, read_json, save_model_atomic, write_json
+from fitroom.files.field_types import check_fields
 from fitroom.files.json_lines import finite, read_lines
 from fitroom.keras_model.loading.keras_archive import damage_of
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import PRECISIONS
+from fitroom.runs.layout import (
+    ESTIMATE_FILE,
+    HISTORY_FILE,
+    JOB_FILE,
+    LOCK_FILE,
+    MODEL_FILE,
+    READINGS_FILE,
+    RESULTS_FILE,
+    SKIPPED_FILE,
+)
 from fitroom.runs.lock import is_locked
-from fitroom.runs.place import JOB_FILE, LOCK_FILE, check_fields, not_written
+from fitroom.runs.place import not_written
 
 FORMAT = 1
-RESULTS_FILE, MODEL_FILE, ESTIMATE_FILE, SKIPPED_FILE = "results.json", "model.keras", "estimate.json", "skipped.jsonl"
-READINGS_FILE = "readings.jsonl"
 
 
 _FIELDS: dict[str, Any] = {
@@ -151,7 +160,7 @@ def write_estimate(folder: Path, estimate: Estimate | None) -> None:
 
 def write_skipped(folder: Path, skipped: list[Any]) -> None:
     """Write `skipped.jsonl`: a file and the reason a line."""
-    with _writing(folder, SKIPPED_FILE), written_whole(folder / SKIPPED_FILE) as file:
+    with _writing(folder, SKIPPED_FILE), open_atomic(folder / SKIPPED_FILE) as file:
         for one in skipped:
             line = json.dumps({"file": str(one.file), "reason": one.reason})
             file.write(line.encode() + b"\n")
@@ -166,7 +175,7 @@ def write_results(folder: Path, results: dict[str, Any]) -> None:
 def write_model(folder: Path, model: Any) -> None:
     """Write `model.keras`, whole or not at all."""
     with _writing(folder, MODEL_FILE):
-        save_whole(model, folder / MODEL_FILE)
+        save_model_atomic(model, folder / MODEL_FILE)
 
 
 def peak_bytes(folder: Path) -> int | None:
@@ -178,7 +187,7 @@ def peak_bytes(folder: Path) -> int | None:
 def epochs_done(folder: Path) -> int | None:
     """How many epochs the history has."""
     try:
-        history = read_json(folder / "history.json")
+        history = read_json(folder / HISTORY_FILE)
         return max(map(len, history.values()), default=0)
     except (OSError, ValueError, AttributeError, TypeError):
         return None

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fitroom.files.durable import read_json, write_json
-
-TIMES_FILE = "times.json"
+from fitroom.runs.layout import TIMES_FILE
 
 
 @contextlib.contextmanager

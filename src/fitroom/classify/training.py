@@ -12,9 +12,10 @@ from fitroom.classify.preparation import Prepared
 from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
 from fitroom.events import listening
+from fitroom.runs.layout import TENSORBOARD
 from fitroom.train.fit import fit
 from fitroom.watch.listener import Listener
-from fitroom.watch.recorder import TENSORBOARD, Recorder
+from fitroom.watch.recorder import Recorder
 from fitroom.watch.tensorboard import TensorBoardLog
 
 
@@ -64,7 +65,7 @@ def _callbacks(prepared: Prepared, phase: Phase, best: BestEpoch, view: Listener
     machine = prepared.machine
     recorder = Recorder(
         prepared.folder,
-        pictures_per_batch=prepared.options.batch_size,
+        images_per_batch=prepared.options.batch_size,
         backend=machine.backend,
         limit_bytes=machine.budget.bytes if machine.budget else None,
         listeners=[view, *_tensorboard(prepared)],

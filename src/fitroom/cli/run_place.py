@@ -13,6 +13,7 @@ from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.classify import records
 from fitroom.classify.options import code_of, resume_command
 from fitroom.errors import InputError
+from fitroom.runs.layout import MODEL_FILE
 
 ROOT = Path("runs")
 
@@ -69,7 +70,7 @@ def _choose(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> Ch
 
 def finished_words(folder: Path, report: Path) -> str:
     """What to do with a run that is done."""
-    model = shlex.quote(str(folder / records.MODEL_FILE))
+    model = shlex.quote(str(folder / MODEL_FILE))
     return "\n".join(
         [
             f"The run in {folder} is finished: there is nothing left to train.",

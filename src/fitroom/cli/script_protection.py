@@ -11,8 +11,7 @@ from fitroom.cli.backend_line import backend_words
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 from fitroom.train.keras_import import when_imported
-from fitroom.train.plain_training import OLD_KERAS, PlainTraining
-from fitroom.train.protect import serve
+from fitroom.train.protect import OLD_KERAS, PlainTraining, serve
 
 _KERAS = "keras"
 

@@ -25,6 +25,7 @@ from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterr
 from fitroom.keras_model.loading.source import check_model
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.request import ALLOWABLE, KEEPABLE
+from fitroom.runs.layout import MODEL_FILE, REPORT_FILE
 
 _EPILOG = (
     "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "
@@ -210,13 +211,13 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
         click.echo(_words(summary))
     if summary["report"] is None:
         raise FitroomError(
-            f"The model is trained and saved, but {run.folder / 'report.html'} could not be written.",
+            f"The model is trained and saved, but {run.folder / REPORT_FILE} could not be written.",
             hint="make room on the disk, and run the same command again: nothing is trained again",
         )
 
 
 def _places(folder: Path, report: Path) -> dict[str, str]:
-    return {"run_dir": str(folder), "model": str(folder / records.MODEL_FILE), "report": str(report)}
+    return {"run_dir": str(folder), "model": str(folder / MODEL_FILE), "report": str(report)}
 
 
 def _speak_of_flags(error: InputError) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.data.reader import Reader
-from fitroom.inputs.passes import generator
+from fitroom.inputs.passes import seeded_generator
 
 AHEAD_BYTES = 256 * 1024**2
 """Of batches that are made before they are asked for. One is, however large."""
@@ -63,7 +63,7 @@ class BatchMaker:
             return np.arange(self.num_samples)[part]
         known, order = self._order
         if known != batch.epoch:
-            order = generator(self.seed, batch.epoch).permutation(self.num_samples)
+            order = seeded_generator(self.seed, batch.epoch).permutation(self.num_samples)
             self._order = (batch.epoch, order)
         return order[part]
 

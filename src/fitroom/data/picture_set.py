@@ -8,7 +8,7 @@ import keras
 from fitroom.data.batches import BatchMaker, BatchNumber
 from fitroom.data.source import PictureSource
 from fitroom.events import Events
-from fitroom.inputs.batches import no_memory_for
+from fitroom.inputs.batches import host_memory_error
 
 
 class PictureSet(keras.utils.PyDataset):  # type: ignore[misc]
@@ -39,7 +39,7 @@ class PictureSet(keras.utils.PyDataset):  # type: ignore[misc]
         try:
             return next(self.maker.made([wanted]))
         except MemoryError as error:
-            raise no_memory_for(number, self.batch_size, error) from error
+            raise host_memory_error(number, self.batch_size, error) from error
 
     def on_epoch_end(self) -> None:
         """The next epoch has another order."""

@@ -15,7 +15,7 @@ from fitroom.data.varied import varied
 from fitroom.data.walk import shown
 from fitroom.errors import InputError
 from fitroom.events import Events
-from fitroom.inputs.passes import generator
+from fitroom.inputs.passes import seeded_generator
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class Reader:
         picture = self._unvaried(number)
         if self.augment is None:
             return picture
-        return varied(picture, self.augment, generator(self.seed, epoch, number))
+        return varied(picture, self.augment, seeded_generator(self.seed, epoch, number))
 
     def _unvaried(self, number: int) -> Any:
         try:

@@ -8,7 +8,7 @@ from fitroom.data.batches import BatchMaker, BatchNumber
 from fitroom.inputs.batches import Batches
 from fitroom.inputs.contract import Resumes
 from fitroom.inputs.host import batch_of
-from fitroom.inputs.passes import Window, warn_of_end, window
+from fitroom.inputs.passes import Window, epoch_window, warn_of_end
 
 
 class PictureSource:
@@ -59,7 +59,7 @@ class PictureSource:
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
-        made = self._made(window(self._maker.num_batches, self._steps, epoch), start)
+        made = self._made(epoch_window(self._maker.num_batches, self._steps, epoch), start)
         return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
 
     def on_epoch_end(self) -> None:

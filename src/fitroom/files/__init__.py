@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, read with no trust in what they hold."""
+"""Files on disk: written atomically, and checked when they are read."""

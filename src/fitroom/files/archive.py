@@ -1,4 +1,4 @@
-"""Arrays and facts in one file, every byte of it under a checksum, and nothing pickled.
+"""Arrays and facts in one file, every byte of it covered by a checksum, and nothing pickled.
 
 The file is an `.npz`: `numpy.load` and `unzip` open it. `facts.json` holds the facts; `index.json` each array's dtype,
 shape and SHA-256; the archive's comment is the SHA-256 of the index. A dtype that NumPy does not have of its own
@@ -24,7 +24,7 @@ class DamagedError(Exception):
 
 
 def write_archive(file: BinaryIO, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write arrays and facts. Long stretches of it leave Python's lock to other threads."""
+    """Write arrays and facts. Python's lock is released for most of the time."""
     index = {name: {"dtype": _dtype_name(array, name), "shape": list(array.shape)} for name, array in arrays.items()}
     text = json.dumps(facts, default=_plain).encode()
     with zipfile.ZipFile(file, "w") as archive:
@@ -37,10 +37,10 @@ def write_archive(file: BinaryIO, arrays: Mapping[str, Any], facts: Mapping[str,
 
 
 def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays and the facts of a file. Raises DamagedError where it is not what was written."""
+    """Read the arrays and the facts of a file. Raises DamagedError where it is not what was written."""
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_stored(archive)
+            _check_stored_dtype(archive)
             about = archive.read(_INDEX)
             _check(about, archive.comment.decode(), "the index")
             index = json.loads(about)
@@ -57,9 +57,9 @@ def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _write_array(archive: zipfile.ZipFile, name: str, array: Any) -> str:
-    """Write one array as a `.npy`; the checksum of its data."""
+    """Write one array as a `.npy`. Returns the checksum of its data."""
     found = hashlib.sha256()
-    header = {"descr": _stored(array.dtype).str, "fortran_order": False, "shape": array.shape}
+    header = {"descr": _stored_dtype(array.dtype).str, "fortran_order": False, "shape": array.shape}
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)
         for chunk in _chunks(np.ascontiguousarray(array)):
@@ -88,15 +88,15 @@ def _read_array(archive: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -
     return array
 
 
-def _check_stored(archive: zipfile.ZipFile) -> None:
-    """Members are written as they are: one that would unpack to more than the file has was not written here."""
+def _check_stored_dtype(archive: zipfile.ZipFile) -> None:
+    """Refuse compressed members: fitroom writes none, and one could unpack to more than the memory."""
     for member in archive.infolist():
         if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
             raise DamagedError(f"{member.filename!r} is compressed, which no checkpoint is")
 
 
 def _chunks(array: Any) -> Iterator[memoryview]:
-    """The memory of an array in pieces that do not keep other threads waiting."""
+    """The memory of an array in chunks that do not keep other threads waiting."""
     data = memoryview(array.reshape(-1).view(np.uint8))
     for start in range(0, len(data), _CHUNK_BYTES):
         yield data[start : start + _CHUNK_BYTES]
@@ -111,7 +111,7 @@ def _dtype_name(array: Any, name: str) -> str:
     raise TypeError(f"An array in a checkpoint must hold numbers. Received: {name!r} of dtype {dtype}.")
 
 
-def _stored(dtype: Any) -> Any:
+def _stored_dtype(dtype: Any) -> Any:
     return np.dtype(f"u{dtype.itemsize}") if dtype.isbuiltin == 2 else dtype
 
 
@@ -129,7 +129,7 @@ def _check(data: bytes, expected: str, what: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """A NumPy number as a Python one, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"A fact of a checkpoint must be JSON. Received: {value!r} of type {type(value).__name__}.")

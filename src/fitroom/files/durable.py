@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and stay through a power cut; and read with no trust in what they hold."""
+"""Atomic writes that survive a power cut, and reads of files that may be damaged, hostile or no files at all."""
 
 import contextlib
 import errno
@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 from fitroom.units import format_bytes
 
 PARTIAL = ".partial"
-"""How the name of a half-written file ends. It is hidden, and nobody reads it."""
+"""The suffix of a half-written file. It is hidden, and never read."""
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
-"""For files that are written in place: a link in a folder from elsewhere must not lead to a file of the user's."""
+"""A flag for files that are written in place: a link in a folder from elsewhere must not lead to a file of the user."""
 
 LARGEST_JSON_BYTES = 256 * 1024**2
 _DEEPEST_JSON = 100
@@ -25,11 +25,11 @@ _CHECKSUM = "sha256"
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to. It takes its name once all of it is on the disk; after an error nothing of it is left."""
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write, which gets its name once all of it is on the disk. After an error nothing of it is left."""
     beside = path.with_name(f".{path.name}{PARTIAL}")
     try:
-        beside.unlink(missing_ok=True)  # what a kill left, or a link to elsewhere
+        beside.unlink(missing_ok=True)  # left by a kill, or a link to elsewhere
         with open(beside, "xb") as file:
             yield file
             file.flush()
@@ -45,13 +45,13 @@ def write_json(path: Path, value: Any, *, checked: bool = False) -> None:
     """Write a value as JSON that people can read; where `checked`, with a checksum that `read_json` compares."""
     value = value | {_CHECKSUM: _checksum(value)} if checked else value
     text = json.dumps(value, indent=1, allow_nan=False)
-    with written_whole(path) as file:
+    with open_atomic(path) as file:
         file.write(text.encode() + b"\n")
 
 
-def save_whole(model: Any, path: Path) -> None:
-    """Save a Keras model as a `.keras` file."""
-    beside = path.with_name(f".{path.stem}{PARTIAL}.keras")  # Keras goes by the end of the name
+def save_model_atomic(model: Any, path: Path) -> None:
+    """Save a Keras model as a `.keras` file, atomically."""
+    beside = path.with_name(f".{path.stem}{PARTIAL}.keras")  # Keras decides by the suffix
     try:
         beside.unlink(missing_ok=True)
         _save(model, beside)
@@ -65,31 +65,31 @@ def save_whole(model: Any, path: Path) -> None:
 
 
 def load_weights(model: Any, path: Path) -> None:
-    """Give a model the weights of a `.keras` file, and not its optimizer's, of which Keras would warn."""
+    """Load the weights of a `.keras` file into a model, without the warning of Keras that its optimizer is left out."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
         model.load_weights(path)
 
 
 def read_json(path: Path, *, largest_bytes: int = LARGEST_JSON_BYTES) -> Any:
-    """What a file of JSON says. Raises OSError where it cannot be read, ValueError where it holds something else.
+    """Read a file of JSON. Raises OSError where it cannot be read, ValueError where it holds something else.
 
-    The file may be of anybody: a pipe is not waited for, and nesting without end is an error like any other.
+    The file may come from anywhere: a pipe is not waited for, and endless nesting is an error like any other.
     """
     try:
-        value = json.loads(read_regular(path, largest_bytes=largest_bytes))
+        value = json.loads(read_regular_file(path, largest_bytes=largest_bytes))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     level = [value]
     for _ in range(_DEEPEST_JSON):
         level = [inner for one in level for inner in _within(one) if isinstance(inner, dict | list)]
         if not level:
-            return _compared(value)
-    raise ValueError("it is nested too deeply")  # for whoever walks through it
+            return _verify(value)
+    raise ValueError("it is nested too deeply")  # for code that recurses into it
 
 
-def read_regular(path: Path, *, largest_bytes: int) -> bytes:
-    """A file's content; ValueError for what is no file (a pipe, a device, a folder), or larger than it should be."""
+def read_regular_file(path: Path, *, largest_bytes: int) -> bytes:
+    """Read a file. Raises ValueError for what is no regular file (a pipe, a device, a folder), or is too large."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for some devices is an action
         raise ValueError("it is not a file")
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -103,7 +103,7 @@ def read_regular(path: Path, *, largest_bytes: int) -> bytes:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the file system can do that for folders."""
+    """Write the names in a folder through to the disk, where the file system can do that for folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -113,13 +113,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Clear what a killed process left half written. Only for the one process that may write there."""
+    """Remove what a killed process left half written. Only for the one process that may write there."""
     for path in folder.glob(f".*{PARTIAL}*"):
         path.unlink(missing_ok=True)
 
 
 def _save(model: Any, path: Path) -> None:
-    """HDF5 tells of a full disk in errors of other classes, by the system's number or its words alone."""
+    """Save a model. For a full disk HDF5 raises errors of other classes: they are raised as OSError here."""
     try:
         model.save(path)
     except Exception as error:
@@ -130,8 +130,8 @@ def _save(model: Any, path: Path) -> None:
         raise
 
 
-def _compared(value: Any) -> Any:
-    """The value without the checksum that it may have."""
+def _verify(value: Any) -> Any:
+    """Compare the checksum that a value may have, and return the value without it."""
     if not isinstance(value, dict) or _CHECKSUM not in value:
         return value
     checksum = value.pop(_CHECKSUM)
@@ -149,6 +149,6 @@ def _within(value: Any) -> Any:
 
 
 def _remove(path: Path) -> None:
-    """After an error, which is the one to be told: not that this failed too."""
+    """Remove a file after an error; that error is raised, not one of removing."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Files that only grow: a run that goes on from a checkpoint cuts them back to how long they were at it."""
+"""Files that only grow. A run that is resumed truncates them to their length at its checkpoint."""
 
 import contextlib
 import os
@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 class GrowingFiles:
-    """Those in a folder whose names match one of some patterns."""
+    """The files in a folder whose names match one of the patterns."""
 
     def __init__(self, folder: Path, patterns: Iterable[str]) -> None:
         self.folder, self.patterns = folder, tuple(patterns)
 
     def lengths(self) -> dict[str, int]:
-        """Each file by its path within the folder, with its bytes."""
+        """The length in bytes of each file, by its path within the folder."""
         return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in self._found()}
 
-    def cut_back(self, lengths: dict[str, int]) -> None:
-        """What was written since goes, whole files too: it will be written again."""
+    def truncate(self, lengths: dict[str, int]) -> None:
+        """Remove what was written since, whole files too: it will be written again."""
         for path in self._found():
             length = lengths.get(path.relative_to(self.folder).as_posix(), 0)
             with contextlib.suppress(OSError):

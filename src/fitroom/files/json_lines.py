@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, which grow while a run goes on."""
+"""Files of one JSON object a line, which grow while a run is under way."""
 
 import contextlib
 import json
@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fitroom.files.durable import NO_LINKS, read_regular
+from fitroom.files.durable import NO_LINKS, read_regular_file
 
 _LARGEST_BYTES = 2 * 1024**3
 
 
 def append_line(path: Path, value: dict[str, Any]) -> None:
-    """Add a line. One that cannot be written, as on a full disk, is no reason to stop a run, and is left out."""
+    """Append a line. One that cannot be written, as on a full disk, is left out and does not stop a run."""
     line = json.dumps(finite(value), allow_nan=False).encode() + b"\n"
     with contextlib.suppress(OSError), open(path, "a+b", opener=_open_in_place) as file:
         if file.tell():
@@ -24,10 +24,10 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All lines; one that was cut short is left out, and a file that is not there has none."""
+    """Read all lines. One that was cut short is left out, and a file that does not exist has none."""
     found: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, ValueError):
-        for line in read_regular(path, largest_bytes=_LARGEST_BYTES).splitlines():
+        for line in read_regular_file(path, largest_bytes=_LARGEST_BYTES).splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(line)
                 if isinstance(value, dict):
@@ -36,7 +36,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def finite(value: Any) -> Any:
-    """A value as JSON has it: NaN and infinity, which it lacks, as None; what is no number, as text.
+    """Convert a value to what JSON can hold: NaN and infinity to None, other objects to text.
 
     >>> finite({"loss": float("nan"), "batch": 3, "run_dir": Path("runs/a")})
     {'loss': None, 'batch': 3, 'run_dir': 'runs/a'}
@@ -55,5 +55,5 @@ def finite(value: Any) -> Any:
 
 
 def _open_in_place(path: str, flags: int) -> int:
-    """No link is followed, and a pipe that nobody reads is not waited for."""
+    """Open a file without following a link, or waiting for the reader of a pipe."""
     return os.open(path, flags | NO_LINKS | getattr(os, "O_NONBLOCK", 0), 0o644)

@@ -1,4 +1,4 @@
-"""Plain Python values, and arrays and tensors among them, as JSON and back with their types."""
+"""Plain Python values with arrays and tensors among them, encoded as JSON and decoded with their types."""
 
 import sys
 from collections import deque
@@ -17,7 +17,7 @@ class NotPlainError(TypeError):
 
 
 def encode(value: Any, arrays: list[Any], *, depth: int = 0) -> Any:
-    """A value as JSON; arrays and tensors in it go to the end of `arrays`, NumPy's not copied. Raises NotPlainError.
+    """Encode a value as JSON; arrays and tensors in it are appended to `arrays`, not copied. Raises NotPlainError.
 
     >>> arrays = []
     >>> encode({"best": float("inf"), "shape": (2, 3)}, arrays)
@@ -49,7 +49,7 @@ def encode(value: Any, arrays: list[Any], *, depth: int = 0) -> Any:
 
 
 def decode(value: Any, arrays: Mapping[int, Any] | list[Any]) -> Any:
-    """What was encoded."""
+    """Decode what `encode` gave, with its arrays."""
     if isinstance(value, list):
         return [decode(one, arrays) for one in value]
     if not isinstance(value, dict):
@@ -71,7 +71,7 @@ def decode(value: Any, arrays: Mapping[int, Any] | list[Any]) -> Any:
 
 
 def _is_tensor(value: Any) -> bool:
-    """A tensor of the framework that is a value. A variable is more: somebody else may hold it too."""
-    keras = sys.modules.get("keras")  # without it there are none
+    """Whether a value is a tensor of the framework. A variable is not: others may refer to it too."""
+    keras = sys.modules.get("keras")  # no tensors where Keras is not imported
     is_value = keras is not None and not hasattr(value, "assign") and not getattr(value, "requires_grad", False)
     return is_value and bool(sys.modules["keras"].ops.is_tensor(value))

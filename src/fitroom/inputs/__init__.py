@@ -1,4 +1,4 @@
-"""Everything that `model.fit` takes, as a source of batches on the host."""
+"""The data that `model.fit` takes, as sources of batches on the host."""
 
 from fitroom.inputs.arrays import split_validation as split_validation
 from fitroom.inputs.choose import orders_batches as orders_batches

@@ -1,23 +1,24 @@
-"""The last part of the arrays held out for validation."""
+"""Arrays as a source of batches, and the split of arrays into training and validation."""
 
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from fitroom.batch import Batch, is_nested, leaves, mapped
+from fitroom.batch import Batch, is_nested, leaves, map_structure
 from fitroom.errors import InputError
 from fitroom.inputs.batches import Batches
 from fitroom.inputs.columns import columns_of, is_array
 from fitroom.inputs.contract import Resumes
 from fitroom.inputs.keras_loader import draw_as_loader, keras_backend
-from fitroom.inputs.passes import Window, generator, warn_of_end, window
+from fitroom.inputs.passes import Window, epoch_window, seeded_generator, warn_of_end
 from fitroom.inputs.weights import weights_of_classes, weights_of_outputs
 
 Parts = tuple[Any, Any, Any]
+"""x, y and sample_weight."""
 
 
 def split_validation(x: Any, y: Any, sample_weight: Any, validation_split: float) -> tuple[Parts, Parts]:
-    """(x, y, sample_weight) to train on, and the last of the samples, before any shuffling, to validate on."""
+    """Split arrays into those to train on, and the last of the samples, before any shuffling, to validate on."""
     if not 0 < validation_split < 1:
         raise InputError(f"`validation_split` must be between 0 and 1. Received: {validation_split}.")
     if not (isinstance(x, dict | list | tuple) or is_array(x)):
@@ -30,11 +31,11 @@ def split_validation(x: Any, y: Any, sample_weight: Any, validation_split: float
     first = int(num_samples * (1.0 - validation_split))
     if first in (0, num_samples):
         raise InputError(
-            f"{num_samples} samples are too few to hold out a part of {validation_split} for validation.",
+            f"{num_samples} samples are too few to hold out a share of {validation_split} for validation.",
             hint="more data, or another `validation_split`",
         )
-    trained = tuple(mapped(lambda column: column.part(0, first), part) for part in parts)
-    held_out = tuple(mapped(lambda column: column.part(first, column.shape[0]), part) for part in parts)
+    trained = tuple(map_structure(lambda column: column.slice(0, first), part) for part in parts)
+    held_out = tuple(map_structure(lambda column: column.slice(first, column.shape[0]), part) for part in parts)
     return (trained[0], trained[1], trained[2]), (held_out[0], held_out[1], held_out[2])
 
 
@@ -56,8 +57,8 @@ class ArraySource:
         steps_per_epoch: int | None,
         seed: int,
     ) -> None:
-        self._x, self._y = _packed(columns_of(x)), _packed(columns_of(y))
-        weights = weights_of_outputs(self._y, _packed(columns_of(sample_weight)))
+        self._x, self._y = _pack(columns_of(x)), _pack(columns_of(y))
+        weights = weights_of_outputs(self._y, _pack(columns_of(sample_weight)))
         # Without targets Keras drops the weights: only its losses of targets take them.
         self._sample_weight = None if self._y is None else weights
         if class_weight is not None and self._sample_weight is not None:
@@ -82,12 +83,12 @@ class ArraySource:
 
     @property
     def num_batches(self) -> int:
-        """In an epoch."""
+        """The number of batches in an epoch."""
         return self._steps or self._pass_batches
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Shapes and dtypes of the arrays, and how they are cut."""
+        """Shapes and dtypes of the arrays, and how they are split into batches."""
         parts = {"x": self._x, "y": self._y, "sample_weight": self._sample_weight}
         described = {
             name: [[list(column.shape[1:]), column.dtype] for column in leaves(part)] for name, part in parts.items()
@@ -101,7 +102,7 @@ class ArraySource:
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on."""
-        found = window(self._pass_batches, self._steps, epoch)
+        found = epoch_window(self._pass_batches, self._steps, epoch)
         self._is_last = found.stop == self._pass_batches
         if start == 0 and (self._steps is None or epoch <= self._last_epoch or self._last_epoch < 0):
             draw_as_loader()
@@ -110,20 +111,20 @@ class ArraySource:
         return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
 
     def look(self) -> None:
-        """As Keras does to build a model: it begins a pass of its own."""
+        """Draw what Keras draws when it reads a batch to build a model, which begins a pass of its own."""
         draw_as_loader()
 
     def on_epoch_end(self) -> None:
-        """The next order is drawn from the next epoch's number."""
+        """Draw what Keras draws at the end of a pass; the order of the next one depends on its number alone."""
         if self._is_last:
             draw_as_loader()
 
     def state(self) -> dict[str, Any]:
-        """The epoch that was begun last: the batches need nothing but a position."""
+        """The last epoch that was begun; the batches themselves depend on their position alone."""
         return {"last_epoch": self._last_epoch}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Bring back which epoch was begun last; older checkpoints do not say."""
+        """Restore the last epoch that was begun; older checkpoints lack it."""
         self._last_epoch = int(state.get("last_epoch", -1))
 
     def _made(self, found: Window, start: int) -> Iterator[Batch]:
@@ -134,7 +135,7 @@ class ArraySource:
 
     def _batch(self, pass_number: int, number: int) -> Batch:
         which = self._samples(pass_number, number)
-        read = partial(mapped, lambda column: column.rows(which))
+        read = partial(map_structure, lambda column: column.rows(which))
         y = read(self._y)
         sample_weight = read(self._sample_weight)
         if self._class_weight is not None and y is not None:
@@ -142,16 +143,16 @@ class ArraySource:
         return Batch(x=read(self._x), y=y, sample_weight=sample_weight)
 
     def _samples(self, pass_number: int, number: int) -> Any:
-        """The samples of a batch, as a slice where they stand side by side: rows are then not copied."""
+        """The samples of a batch; a slice where they are adjacent, so that rows are not copied."""
         start = number * self.batch_size
         stop = min(start + self.batch_size, self.num_samples)
         if not self._shuffle:
             return slice(start, stop)
         if isinstance(self._shuffle, str) and self._shuffle == "batch":
-            return start + generator(self._seed, pass_number, number).permutation(stop - start)
+            return start + seeded_generator(self._seed, pass_number, number).permutation(stop - start)
         known, order = self._order
         if known != pass_number:
-            order = generator(self._seed, pass_number).permutation(self.num_samples)
+            order = seeded_generator(self._seed, pass_number).permutation(self.num_samples)
             self._order = (pass_number, order)
         return order[start:stop]
 
@@ -161,15 +162,15 @@ def num_rows(x: Any) -> int:
     return _num_samples(x=columns_of(x))
 
 
-def _packed(structure: Any) -> Any:
-    """The structure in which Keras hands arrays on: tf.data, its way on TensorFlow, has tuples in place of lists."""
+def _pack(structure: Any) -> Any:
+    """The structure in which a step gets arrays: on TensorFlow Keras uses tf.data, which has tuples for lists."""
     if keras_backend() != "tensorflow" or not isinstance(structure, dict | list | tuple):
         return structure
     if isinstance(structure, dict):
-        return {key: _packed(value) for key, value in structure.items()}
+        return {key: _pack(value) for key, value in structure.items()}
     if hasattr(structure, "_fields"):
-        return type(structure)(*map(_packed, structure))
-    return tuple(map(_packed, structure))
+        return type(structure)(*map(_pack, structure))
+    return tuple(map(_pack, structure))
 
 
 def _num_samples(**parts: Any) -> int:

@@ -1,4 +1,4 @@
-"""The batches of one epoch as they are made, and what a host without memory for the next one says."""
+"""The batches of one epoch as they are made, and the error of a host that has no memory for the next one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ from fitroom.batch import Batch
 from fitroom.errors import HostMemoryError
 from fitroom.inputs import randomness
 
-_WANT = re.compile(r"(OOM when|Unable to allocate|can't allocate|out of memory).*", re.IGNORECASE)
+_ALLOCATION = re.compile(r"(OOM when|Unable to allocate|can't allocate|out of memory).*", re.IGNORECASE)
 
 
 class Batches(Iterator[Batch]):
-    """An iterator over batches that also knows the state in which the next one will be made."""
+    """An iterator over batches that also gives the state in which the next one will be made."""
 
     def __init__(
         self, made: Iterator[Batch], *, first: int, batch_size: int | None, state: Callable[[], dict[str, Any]]
@@ -26,7 +26,7 @@ class Batches(Iterator[Batch]):
             batch = next(self._made)
         except Exception as error:
             if is_host_memory(error):
-                raise no_memory_for(self._number, self._batch_size, error) from error
+                raise host_memory_error(self._number, self._batch_size, error) from error
             raise
         self._number += 1
         return batch
@@ -39,22 +39,22 @@ class Batches(Iterator[Batch]):
 
 
 @contextmanager
-def put_back(state: dict[str, Any], start: int) -> Iterator[None]:
-    """Around the work of coming back to a state: the random state after it is the one the next batch was made with.
+def keep_random_state(state: dict[str, Any], start: int) -> Iterator[None]:
+    """Set the random state after the block, which restores a source, to the one that the next batch was made with.
 
-    Within an epoch that is the recorded one, taken when the batches ahead were not made yet. Between epochs nothing
-    was ahead: the process's own stays, which callbacks may have moved on since.
+    Within an epoch that is the recorded one, taken before later batches were prefetched. Between epochs nothing is
+    prefetched: the process keeps its own, from which callbacks may have drawn since.
     """
     random = state["random"] if start else randomness.capture()
     yield
     randomness.restore(random)
 
 
-def no_memory_for(number: int, batch_size: int | None, error: BaseException) -> HostMemoryError:
-    """The error to raise when batch `number` of an epoch could not be made."""
+def host_memory_error(number: int, batch_size: int | None, error: BaseException) -> HostMemoryError:
+    """The error for batch `number` of an epoch, which could not be made."""
     size = "" if batch_size is None else f" of {batch_size} samples"
     text = str(error).strip()
-    told = _WANT.search(text)  # TensorFlow says first where it was, at length
+    told = _ALLOCATION.search(text)  # TensorFlow's text begins with a long description of the place
     said = (told.group() if told else text.split("\n")[0])[:200]
     return HostMemoryError(
         f"The host ran out of memory while batch {number}{size} was being made"
@@ -65,7 +65,7 @@ def no_memory_for(number: int, batch_size: int | None, error: BaseException) -> 
 
 
 def is_host_memory(error: BaseException) -> bool:
-    """Whether an error of a dataset says that the host's memory is full; nothing of the device is asked for there."""
+    """Whether an error of a dataset means that the host's memory is full; datasets do not use the device's."""
     if isinstance(error, MemoryError):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}

@@ -1,4 +1,4 @@
-"""Data of whatever kind `model.fit` takes, as a source of batches."""
+"""Choose the source of batches for data of any kind that `model.fit` takes."""
 
 from typing import Any
 
@@ -24,10 +24,10 @@ def source_of(
     steps_per_execution: int = 1,
     seed: int = 0,
 ) -> Source:
-    """The batches of the data, cut and ordered as the arguments of `model.fit` say.
+    """Make a source of batches, split and ordered as the arguments of `model.fit` say.
 
     `batch_size` and `shuffle` are for arrays, where `shuffle="batch"` mixes within each batch only; a PyDataset obeys
-    `shuffle` with whole batches. The rest order and cut their batches themselves. A dataset that has a source of
+    `shuffle` with whole batches. Other data bring batches in their own order. A dataset that has a source of
     its own gives it by a method `__fitroom_source__(shuffle=, class_weight=, steps_per_epoch=)`.
     """
     _check_positive(batch_size=batch_size, steps_per_epoch=steps_per_epoch)
@@ -35,7 +35,7 @@ def source_of(
     if steps_per_epoch is not None and steps_per_epoch % steps_per_execution:
         if is_arrays and batch_size is None:  # Keras counts samples by the steps that were asked for
             batch_size = -(-num_rows(x) // steps_per_epoch)
-        # Keras carries out the last of the `steps_per_execution` batches that it has begun.
+        # Keras finishes a group of `steps_per_execution` batches that it has begun.
         steps_per_epoch += steps_per_execution - steps_per_epoch % steps_per_execution
     if is_arrays:
         return ArraySource(
@@ -60,7 +60,7 @@ def source_of(
 
 
 def orders_batches(x: Any) -> bool:
-    """Whether the order of these data is drawn here; other data bring theirs."""
+    """Whether fitroom draws the order of these data; other data have their own."""
     return _is_arrays(x) or is_py_dataset(x) or hasattr(x, "__fitroom_source__")
 
 

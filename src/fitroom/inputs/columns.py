@@ -1,4 +1,4 @@
-"""The arrays of a whole data set, to cut batches from."""
+"""The arrays of a whole data set, of any framework, whose rows are read for each batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from fitroom.batch import leaves
 from fitroom.errors import InputError
-from fitroom.inputs.host import on_cpu
+from fitroom.inputs.host import is_on_cpu
 from fitroom.inputs.keras_loader import floatx, keras_backend
 from fitroom.inputs.recognise import (
     is_jax_array,
@@ -23,7 +23,7 @@ from fitroom.inputs.sparse import SparseRows
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One array of the data, or a stretch of its rows. Floats come out in Keras's `floatx`, as they do in `fit`."""
+    """One array of the data, or a range of its rows. Floats are read in Keras's `floatx`, as in `fit`."""
 
     array: Any
     read: Callable[[Any, Any], Any]
@@ -34,7 +34,7 @@ class Column:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the rows of this column; TensorFlow's ragged axes are -1."""
+        """The shape of the rows of this column; TensorFlow's ragged axes are -1."""
         rest = tuple(-1 if size is None else int(size) for size in tuple(self.array.shape)[1:])
         return (self.stop - self.start, *rest)
 
@@ -46,12 +46,12 @@ class Column:
             return ",".join(sorted({str(found) for found in self.array.dtypes}))
         return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
 
-    def part(self, start: int, stop: int) -> "Column":
-        """Some of its rows, copied when they are read."""
+    def slice(self, start: int, stop: int) -> "Column":
+        """The rows from `start` to `stop`, copied when they are read."""
         return Column(array=self.array, read=self.read, start=self.start + start, stop=self.start + stop)
 
     def rows(self, which: Any) -> Any:
-        """Rows by a slice with both ends, or by an array of their numbers."""
+        """Read rows by a slice with both ends, or by an array of their numbers."""
         if isinstance(which, slice):
             which = slice(self.start + which.start, self.start + which.stop)
         else:
@@ -61,7 +61,7 @@ class Column:
 
 
 def column_of(array: Any) -> Column:
-    """An array of whatever framework as a column. Raises InputError for what is no array, or has no rows."""
+    """Make a column of an array of any framework. Raises InputError for what is no array, or has no rows."""
     if isinstance(array, Column):
         return array
     array, read = reader_of(array)
@@ -75,7 +75,7 @@ def column_of(array: Any) -> Column:
 
 
 def columns_of(structure: Any) -> Any:
-    """A structure of arrays as columns; a list of plain numbers or words is an array."""
+    """Make columns of a structure of arrays; a list of plain numbers or texts is an array."""
     if structure is None:
         return None
     if isinstance(structure, dict):
@@ -106,12 +106,12 @@ def _is_plain(structure: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it has rows that can be read."""
+    """Whether a value is an array whose rows can be read."""
     return isinstance(value, np.ndarray) or is_sparse(value) or is_tf_tensor(value) or hasattr(value, "__array__")
 
 
 def reader_of(array: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
-    """The array in the form that its rows are read from fastest, without a copy, and how they are read."""
+    """The array in the form from which rows are read fastest, without a copy, and the function that reads them."""
     if is_sparse(array):
         return SparseRows.of(array), lambda rows, which: _in_floatx(rows[which])
     if is_tf_tensor(array):
@@ -126,7 +126,7 @@ def reader_of(array: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
         return array.numpy(), _numpy_rows
     elif is_pandas(array):
         return array, _pandas_rows
-    elif is_jax_array(array) and not on_cpu(array):
+    elif is_jax_array(array) and not is_on_cpu(array):
         return array, _numpy_rows
     return array if isinstance(array, np.ndarray) else np.asarray(array), _numpy_rows
 

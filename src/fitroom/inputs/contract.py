@@ -1,4 +1,4 @@
-"""What the loop of training asks of its data, whatever they come from."""
+"""The interface of data to the training loop, for every kind of data."""
 
 from typing import Any, Literal, Protocol
 
@@ -11,13 +11,13 @@ Resumes = Literal["exactly", "by skipping"]
 class Source(Protocol):
     """The batches of each epoch, made on the host.
 
-    A run that goes on calls `restore` with the state that its last batch was recorded with, then `epoch` with the
-    position. Restore the process's own random state before `epoch`, not after: `epoch` sets what the data need.
+    A resumed run calls `restore` with the state that was recorded with its last batch, then `epoch` with the position.
+    Restore the process's own random state before `epoch`, not after: `epoch` sets what the data need.
     """
 
     @property
     def num_batches(self) -> int | None:
-        """In an epoch; None where only its end will tell."""
+        """The number of batches in an epoch; None where it is not known before its end."""
 
     @property
     def batch_size(self) -> int | None:
@@ -25,25 +25,25 @@ class Source(Protocol):
 
     @property
     def num_samples(self) -> int | None:
-        """In all of the data, where known."""
+        """The number of samples in all of the data, where known."""
 
     @property
     def resumes(self) -> Resumes:
-        """Whether a run jumps to where it was, or reads again what came before and throws it away."""
+        """Whether a resumed run jumps to its position, or reads the batches before it again and skips them."""
 
     @property
     def resume_note(self) -> str:
-        """What cannot be promised to a run that goes on, in words for its user; empty where nothing is left open."""
+        """For people: what cannot be guaranteed when a run is resumed; empty where the result is exactly the same."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Kind, shapes, dtypes and counts as JSON takes them, to notice that a run folder is given other data."""
 
     def peek(self) -> Batch:
-        """The first batch, which comes again when training begins. Raises InputError where there is none."""
+        """The first batch, which training will get again. Raises InputError where there is none."""
 
     def look(self) -> None:
-        """Do as Keras does where it looks at a batch beforehand: what that draws is not drawn by training then."""
+        """Do what Keras does when it reads a batch to build a model, so that the same random numbers are drawn."""
 
     def epoch(self, epoch: int, start: int = 0) -> Batches:
         """The batches of an epoch, from batch `start` on.
@@ -53,10 +53,10 @@ class Source(Protocol):
         """
 
     def on_epoch_end(self) -> None:
-        """The epoch was trained: for datasets that want to know."""
+        """Called after each epoch, for the hooks of datasets."""
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs to make the next batch as it would be made now; JSON's values and NumPy's arrays."""
+        """What `restore` needs to make the next batch as it would be made now: JSON values and NumPy arrays."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Keep a state for the next call of `epoch`, which brings it back."""
+        """Set the state that the next call of `epoch` will restore."""

@@ -1,10 +1,10 @@
-"""What a dataset gave, as a batch: unpacked, its arrays on the host."""
+"""Make a `Batch` of an element of a dataset: unpacked, its arrays on the host."""
 
 from typing import Any
 
 import numpy as np
 
-from fitroom.batch import Batch, leaves, mapped
+from fitroom.batch import Batch, leaves, map_structure
 from fitroom.errors import InputError
 from fitroom.inputs.keras_loader import keras_backend
 from fitroom.inputs.recognise import is_jax_array, is_sparse, is_tf_ragged, is_tf_tensor, is_torch_tensor
@@ -13,7 +13,7 @@ from fitroom.inputs.weights import weights_of_classes
 
 
 def unpack(data: Any) -> tuple[Any, Any, Any]:
-    """`x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`, in a tuple or a list.
+    """Unpack `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`, in a tuple or a list.
 
     >>> unpack(("images", "labels"))
     ('images', 'labels', None)
@@ -23,21 +23,21 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
     if not is_x_y_weight(data):
         raise InputError(
             f"Data must be `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`. Received: {len(data)} parts.",
-            hint="several inputs go into one part: ((first, second), y)",
+            hint="several inputs go into one element: ((first, second), y)",
         )
     x, y, sample_weight = (*data, None, None)[:3]
     return x, y, sample_weight
 
 
 def is_x_y_weight(data: Any) -> bool:
-    """Whether Keras's own steps can tell inputs, targets and weights apart in what a dataset gave."""
+    """Whether an element of a dataset has at most inputs, targets and weights, as Keras's own steps unpack it."""
     return not isinstance(data, tuple | list) or 1 <= len(data) <= 3
 
 
-def packed_for_step(data: Any) -> Any:
-    """What a dataset gave, in the structure in which Keras hands it on.
+def pack_for_step(data: Any) -> Any:
+    """Convert an element of a dataset to the structure in which Keras passes it to a step.
 
-    On PyTorch Keras reads every dataset through a DataLoader, which makes lists of tuples.
+    On PyTorch Keras reads every dataset through a DataLoader, which turns tuples into lists.
     """
     return _lists_for_tuples(data) if keras_backend() == "torch" else data
 
@@ -51,7 +51,7 @@ def _lists_for_tuples(structure: Any) -> Any:
 
 
 def outline_of(data: Any) -> Any:
-    """How a dataset packed a batch, with the places of its parts for the parts.
+    """How a dataset packed a batch: its tuple or list with the place of each element in place of the element.
 
     >>> outline_of(("images", "labels")), outline_of(["images", "labels"]), outline_of("images")
     ((0, 1), [0, 1], 0)
@@ -64,11 +64,11 @@ def outline_of(data: Any) -> Any:
 
 
 def batch_of(data: Any, class_weight: dict[int, float] | None = None) -> Batch:
-    """One element of a dataset, with its arrays on the host unless they are the framework's own on its device."""
+    """Make a batch of an element of a dataset, its arrays on the host unless they are the framework's on its device."""
     outline = outline_of(data)
-    # Of more than three parts only a model's own step knows what they are: they stay together.
+    # Only a model's own step can unpack more than three elements: they stay together.
     parts = unpack(data) if is_x_y_weight(data) else (data, None, None)
-    x, y, sample_weight = (mapped(on_host, part) for part in parts)
+    x, y, sample_weight = (map_structure(to_host, part) for part in parts)
     first = next(leaves(x), None)
     if first is None or not first.shape:
         raise InputError(
@@ -86,8 +86,8 @@ def batch_of(data: Any, class_weight: dict[int, float] | None = None) -> Batch:
     return Batch(x=x, y=y, sample_weight=sample_weight, outline=outline)
 
 
-def on_host(array: Any) -> Any:
-    """An array of a dataset as NumPy's, without a copy where it is on the CPU; what NumPy has no word for stays."""
+def to_host(array: Any) -> Any:
+    """An array as NumPy's, without a copy where it is on the CPU. What NumPy cannot hold stays as it is."""
     if isinstance(array, np.ndarray):
         return array
     backend = keras_backend()
@@ -105,12 +105,12 @@ def on_host(array: Any) -> Any:
             return array
         array = array.detach().cpu()
         return array if str(array.dtype) == "torch.bfloat16" else array.numpy()
-    if is_jax_array(array) and backend == "jax" and not on_cpu(array):
+    if is_jax_array(array) and backend == "jax" and not is_on_cpu(array):
         return array
     return np.asarray(array)
 
 
-def on_cpu(array: Any) -> bool:
+def is_on_cpu(array: Any) -> bool:
     """Whether a JAX array is in the host's memory."""
     return all(device.platform == "cpu" for device in array.devices())
 

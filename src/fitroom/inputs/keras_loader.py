@@ -1,10 +1,10 @@
-"""What Keras is set to, where it is in use; data by themselves do not start a framework."""
+"""Keras's settings for data, where Keras is imported, and what its DataLoader draws. No framework is imported here."""
 
 import sys
 
 
 def floatx() -> str:
-    """The dtype that arrays of floats are given to a model in."""
+    """The dtype in which a model gets arrays of floats."""
     keras = sys.modules.get("keras")
     return "float32" if keras is None else str(keras.config.floatx())
 
@@ -18,8 +18,8 @@ def keras_backend() -> str | None:
 def draw_as_loader() -> None:
     """Draw the number that a DataLoader draws for each of its iterators; nothing on other backends.
 
-    On PyTorch Keras reads all data through a DataLoader. Without these draws the masks of dropout would be others than
-    those of plain Keras. An iterator is made to build a model, for each pass, and for a next one when a pass of known
+    On PyTorch Keras reads all data through a DataLoader. Without these draws dropout masks would differ from those of
+    plain Keras. An iterator is made to build a model, for each pass, and for a next one when a pass of known
     length is over.
     """
     if keras_backend() == "torch":

@@ -1,4 +1,4 @@
-"""The kinds of data that are read from the front, and what each of them knows of itself."""
+"""The kinds of data that are read as a stream, from the front, and the properties of each."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,27 +6,27 @@ from typing import Any
 from fitroom.batch import leaves
 
 _TF_DATA = (
-    "The batches before are read again and thrown away. Where the tf.data.Dataset shuffles or draws random numbers, "
+    "The batches before are read again and skipped. Where the tf.data.Dataset shuffles or draws random numbers, "
     "they are the same batches only if it is seeded: `shuffle(..., seed=...)`, or `keras.utils.set_random_seed(...)` "
     "before it is made."
 )
-_LOADER = "The batches before are read again and thrown away, in the order of the run that stopped."
+_LOADER = "The batches before are read again and skipped, in the order of the run that stopped."
 _LOADER_WORKERS = (
     _LOADER + " What its {workers} worker processes draw from other generators than PyTorch's is not repeated."
 )
 _AGAIN = (
-    "The batches before are read again and thrown away. They are the same only if going through the {name} again gives "
+    "The batches before are read again and skipped. They are the same only if iterating over the {name} again gives "
     "the same batches in the same order."
 )
 _ONCE = (
-    "A generator cannot begin in the middle: it is run from its beginning, and what was trained is thrown away. The "
-    "run goes on exactly only if the script, run again, makes it yield the same batches in the same order."
+    "A generator cannot start in the middle: it is run from its beginning, and what was trained is skipped. The run is "
+    "resumed exactly only if the script, run again, makes it yield the same batches in the same order."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """Data to iterate over, and what is known of them beforehand."""
+    """A stream of batches, and what is known of it before it is read."""
 
     data: Any
     name: str
@@ -38,13 +38,13 @@ class Kind:
     """Whether the order depends on how often a pass was begun in this process."""
 
     native: str | None = None
-    """The backend whose own kind of data this is; making an iterator over them may draw their next order."""
+    """The backend that this kind of data belongs to; making an iterator over them may draw their next order."""
 
     num_batches: int | None = None
     batch_size: int | None = None
     num_samples: int | None = None
     described: dict[str, Any] = field(default_factory=dict)
-    """More for the fingerprint."""
+    """Further entries of the fingerprint."""
 
     fills_again: bool = False
     """Whether it may write its next batch into the arrays of the one before, as hand-written generators do."""
@@ -57,7 +57,7 @@ class Kind:
 
 
 def of_tf_dataset(dataset: Any) -> Kind:
-    """A batched `tf.data.Dataset`. One without an end, or whose end is unknown, has no number of batches."""
+    """A batched `tf.data.Dataset`. One that is infinite or of unknown length has no number of batches."""
     cardinality = int(dataset.cardinality())
     specs = list(leaves(dataset.element_spec))
     first = getattr(specs[0], "shape", None) if specs else None

@@ -1,4 +1,4 @@
-"""Which batches an epoch takes, where `steps_per_epoch` and the length of the data differ; and their order."""
+"""Which batches of which pass an epoch takes, and the random generator that orders them."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The part of one pass over the data that makes up an epoch."""
+    """The batches of one pass over the data that make up an epoch."""
 
     number: int
-    """Of the pass."""
+    """The number of the pass."""
 
     first: int
     stop: int
@@ -20,10 +20,10 @@ class Window:
     """Whether the pass ends before the epoch has all the steps that were asked for."""
 
 
-def window(num_batches: int, steps: int | None, epoch: int) -> Window:
-    """The batches of an epoch, as in Keras: it goes on where the last stopped, and ends with the pass at the latest.
+def epoch_window(num_batches: int, steps: int | None, epoch: int) -> Window:
+    """The batches of an epoch, as in Keras: it starts where the last one stopped, and ends with the pass at the latest.
 
-    >>> [(w.number, w.first, w.stop) for w in (window(5, 3, epoch) for epoch in range(3))]
+    >>> [(w.number, w.first, w.stop) for w in (epoch_window(5, 3, epoch) for epoch in range(3))]
     [(0, 0, 3), (0, 3, 5), (1, 0, 3)]
     """
     if steps is None:
@@ -35,7 +35,7 @@ def window(num_batches: int, steps: int | None, epoch: int) -> Window:
 
 
 def warn_of_end(num_batches: int, steps: int) -> None:
-    """Say that the data ended before the epoch had its steps; the epoch ends with them, as in Keras."""
+    """Warn that the data ended before the epoch had its steps; the epoch ends with them, as in Keras."""
     warnings.warn(
         f"The data ran out after {num_batches} of the {steps} batches that `steps_per_epoch` asks for; the epoch ends "
         "here. They have to last for steps_per_epoch * epochs batches: a tf.data.Dataset can `.repeat()`.",
@@ -43,6 +43,6 @@ def warn_of_end(num_batches: int, steps: int) -> None:
     )
 
 
-def generator(seed: int, *numbers: int) -> Any:
-    """Random numbers that depend on the seed and on where in training they are drawn, on nothing else."""
+def seeded_generator(seed: int, *numbers: int) -> Any:
+    """A random generator that depends on nothing but the seed and the place in training that `numbers` name."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed % 2**64, *numbers])))

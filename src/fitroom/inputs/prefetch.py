@@ -1,4 +1,4 @@
-"""Batches made ahead by a thread, while the one before is being trained."""
+"""PrefetchIterator: batches are made by a thread while the ones before are being trained."""
 
 import threading
 from collections import deque
@@ -14,32 +14,32 @@ from fitroom.inputs.batches import Batches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prefetched:
-    """A batch, and what a run needs to make the one after it."""
+class PrefetchedBatch:
+    """A batch, and the state of the source from which the next one is made."""
 
     batch: Batch
     state: dict[str, Any]
-    """Of the source when this batch was made and the next was not: `Source.restore` takes it. Empty if not recorded."""
+    """The state after this batch was made and before the next, for `Source.restore`. Empty if not recorded."""
 
 
-def prefetched(
+def prefetch(
     batches: Batches, transform: Callable[[Batch], Batch], depth: int = 1, *, record: bool = True
-) -> "Prefetching":
-    """The batches in order, each made and transformed while up to `depth` before it are not yet asked for.
+) -> "PrefetchIterator":
+    """Iterate over batches in order, of which up to `depth` are made and transformed ahead by a thread.
 
-    With a depth of 0 they are made when asked for, by whoever asks. An error comes at its turn. Leave it by `with` or
-    `close`: the thread has then ended. Without `record` no state is taken, which saves 0.1 ms a batch.
+    With a depth of 0 they are made by the caller, when asked for. An error is raised at its turn. Leave the iterator by
+    `with` or `close`, which end the thread. Without `record` no state is taken, which saves 0.1 ms a batch.
     """
-    return Prefetching(batches, transform, depth, record)
+    return PrefetchIterator(batches, transform, depth, record)
 
 
-class Prefetching(Iterator[Prefetched]):
-    """An iterator with a thread behind it."""
+class PrefetchIterator(Iterator[PrefetchedBatch]):
+    """An iterator over batches that a thread makes ahead."""
 
     def __init__(self, batches: Batches, transform: Callable[[Batch], Batch], depth: int, record: bool) -> None:
         self._batches, self._transform, self._record = batches, transform, record
-        self._made: SimpleQueue[Prefetched | BaseException | None] = SimpleQueue()
-        # Taken before a batch is made: no more of them are in memory than asked for.
+        self._made: SimpleQueue[PrefetchedBatch | BaseException | None] = SimpleQueue()
+        # Acquired before a batch is made, so that no more than `depth` of them are in memory.
         self._room = threading.Semaphore(depth)
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -47,7 +47,7 @@ class Prefetching(Iterator[Prefetched]):
             self._thread = threading.Thread(target=self._work, name="fitroom batches", daemon=True)
             self._thread.start()
 
-    def __enter__(self) -> "Prefetching":
+    def __enter__(self) -> "PrefetchIterator":
         return self
 
     def __exit__(
@@ -55,14 +55,14 @@ class Prefetching(Iterator[Prefetched]):
     ) -> None:
         self.close()
 
-    def __next__(self) -> Prefetched:
+    def __next__(self) -> PrefetchedBatch:
         if self._is_closed:
             raise StopIteration
         if self._thread is None:
             return self._next()
         found = self._made.get()
         self._room.release()
-        if isinstance(found, Prefetched):
+        if isinstance(found, PrefetchedBatch):
             return found
         self.close()
         if found is None:
@@ -70,10 +70,12 @@ class Prefetching(Iterator[Prefetched]):
         try:
             raise found
         finally:
-            del found  # it holds this frame, which would hold it and all that its traceback sees
+            del (
+                found
+            )  # else this frame and the error, with all that its traceback refers to, would keep each other alive
 
     def close(self) -> None:
-        """End the thread, when the batch it is at is made, and drop what it made ahead."""
+        """End the thread, after the batch that it is making, and drop what it made ahead."""
         self._is_closed = True
         if self._thread is None:
             self._batches.close()
@@ -83,10 +85,10 @@ class Prefetching(Iterator[Prefetched]):
         while not self._made.empty():
             self._made.get()
 
-    def _next(self) -> Prefetched:
+    def _next(self) -> PrefetchedBatch:
         batch = next(self._batches)
         state = self._batches.state() if self._record else {}
-        return Prefetched(batch=self._transform(batch), state=state)
+        return PrefetchedBatch(batch=self._transform(batch), state=state)
 
     def _work(self) -> None:
         try:
@@ -104,7 +106,7 @@ class Prefetching(Iterator[Prefetched]):
 
 
 def in_order(make: Callable[[int], Any], numbers: Iterable[int], *, workers: int, ahead: int) -> Iterator[Any]:
-    """`make(number)` for each number, at most `ahead` of them before their turn. An error comes at its turn.
+    """Call `make(number)` for each number, at most `ahead` of them before their turn. An error is raised at its turn.
 
     >>> list(in_order(lambda number: number * number, range(4), workers=2, ahead=3))
     [0, 1, 4, 9]

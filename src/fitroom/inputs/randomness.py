@@ -1,7 +1,7 @@
 """The random state of the process, as values that can be written to disk without pickle.
 
 Python's `random`, `np.random`, Keras's seed of unseeded operations, and those of PyTorch and TensorFlow where they are
-imported. JAX keeps none. Generators that a user made belong to whom they were given to.
+imported. JAX keeps none. Generators that a user made are captured with the objects that hold them.
 
     state = capture()
     ...
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def capture() -> dict[str, Any]:
-    """All of it now: a dict of dicts whose values are JSON's or NumPy arrays."""
+    """Capture the random state: a dict of dicts whose values are JSON values or NumPy arrays."""
     state: dict[str, Any] = {
         "python": python_state(random),
         "numpy": np.random.get_state(legacy=False),
@@ -30,7 +30,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Bring back what `capture` gave. A framework that is not imported here is left alone."""
+    """Restore what `capture` gave. A framework that is not imported here is left alone."""
     restore_python(random, state["python"])
     np.random.set_state(state["numpy"])
     _restore_keras(state["keras"])
@@ -38,7 +38,7 @@ def restore(state: dict[str, Any]) -> None:
 
 
 def restore_frameworks(state: dict[str, Any]) -> None:
-    """Of what `capture` gave the part that training itself draws from: PyTorch's dropout has no other generator."""
+    """Restore only the frameworks' generators, from which training itself draws: PyTorch's dropout has no other."""
     if "torch" in state and "torch" in sys.modules:
         _restore_torch(state["torch"])
     if "tensorflow" in state and "tensorflow" in sys.modules:
@@ -46,13 +46,13 @@ def restore_frameworks(state: dict[str, Any]) -> None:
 
 
 def python_state(generator: Any) -> dict[str, Any]:
-    """Of the `random` module or of a `random.Random`."""
+    """Capture the state of the `random` module or of a `random.Random`."""
     version, words, gauss = generator.getstate()
     return {"version": version, "words": np.array(words, "uint32"), "gauss": gauss}
 
 
 def restore_python(generator: Any, state: dict[str, Any]) -> None:
-    """The other way."""
+    """Restore the state of the `random` module or of a `random.Random`."""
     generator.setstate((int(state["version"]), tuple(int(word) for word in state["words"]), state["gauss"]))
 
 

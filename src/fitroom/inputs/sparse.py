@@ -1,4 +1,4 @@
-"""Sparse arrays: rows cut out of any framework's, and given to a model in the form that Keras gives them."""
+"""Sparse arrays: rows read from those of any framework, and given to a model in the form that Keras gives them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class SparseRows:
 
     @classmethod
     def of(cls, array: Any) -> "SparseRows":
-        """From SciPy's, TensorFlow's or JAX's."""
+        """Convert a sparse array of SciPy, TensorFlow or JAX."""
         module = type(array).__module__
         if module.startswith("scipy."):
             coordinates = array.tocsr().tocoo()
@@ -35,15 +35,15 @@ class SparseRows:
 
     @property
     def dtype(self) -> Any:
-        """Of its values."""
+        """The dtype of the values."""
         return self.values.dtype
 
     def astype(self, dtype: str, copy: bool = False) -> "SparseRows":
-        """With its values in another dtype."""
+        """The same rows with values of another dtype."""
         return SparseRows(indices=self.indices, values=self.values.astype(dtype, copy=copy), shape=self.shape)
 
     def __getitem__(self, which: Any) -> "SparseRows":
-        """Some rows: a slice, or their numbers in any order."""
+        """The rows of a slice, or of numbers in any order."""
         rows = np.arange(*which.indices(self.shape[0])) if isinstance(which, slice) else np.asarray(which)
         starts = np.searchsorted(self.indices[:, 0], rows, side="left")
         counts = np.searchsorted(self.indices[:, 0], rows, side="right") - starts
@@ -54,7 +54,7 @@ class SparseRows:
         return SparseRows(indices=indices, values=self.values[places], shape=(len(rows), *self.shape[1:]))
 
     def for_model(self) -> Any:
-        """A `tf.SparseTensor`, JAX's `BCOO`, or, for PyTorch, a dense array."""
+        """The rows for a model: a `tf.SparseTensor`, JAX's `BCOO`, or, for PyTorch, a dense array."""
         backend = keras_backend()
         if backend == "tensorflow":
             import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Data that come one batch after the other: datasets that can be begun again, and iterators that cannot."""
+"""Streams as sources: datasets that can be iterated anew, and iterators that cannot."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,21 +7,21 @@ from typing import Any
 from fitroom.batch import Batch
 from fitroom.errors import InputError
 from fitroom.inputs import randomness
-from fitroom.inputs.batches import Batches, put_back
+from fitroom.inputs.batches import Batches, keep_random_state
 from fitroom.inputs.contract import Resumes
-from fitroom.inputs.host import batch_of, packed_for_step
+from fitroom.inputs.host import batch_of, pack_for_step
 from fitroom.inputs.keras_loader import keras_backend
 from fitroom.inputs.kinds import Kind
 from fitroom.inputs.passes import warn_of_end
-from fitroom.inputs.reading import END, Reading
+from fitroom.inputs.stream_reader import END, StreamReader
 
 
 class StreamSource:
     """The batches of anything that can be iterated over.
 
     Without `steps_per_epoch` an epoch is one pass. With it, epochs follow each other through a pass, and the next pass
-    begins where one ends, as in Keras. A run that goes on reads again what came before in its pass and throws it away;
-    it needs the state for that. Without one, an epoch begins where the last stopped, whatever its number.
+    begins where one ends, as in Keras. A resumed run reads the earlier batches of its pass again and skips them, for
+    which it needs the state. Without one, an epoch begins where the last stopped, whatever its number.
     """
 
     resumes: Resumes = "by skipping"
@@ -30,15 +30,15 @@ class StreamSource:
         self._kind, self._class_weight, self._steps = kind, class_weight, steps_per_epoch
         if kind.num_batches == 0:
             raise InputError(f"There are no batches in the data. Received: an empty {kind.name}.")
-        self._reading = Reading(kind)
+        self._reading = StreamReader(kind)
         self._pending: dict[str, Any] | None = None
         self._last_epoch = -1
         self._length = kind.num_batches
-        """Batches of a pass, as soon as they are known."""
+        """The number of batches in a pass, once it is known."""
 
     @property
     def num_batches(self) -> int | None:
-        """In an epoch."""
+        """The number of batches in an epoch; None where it is not known."""
         return self._steps or self._kind.num_batches
 
     @property
@@ -48,22 +48,22 @@ class StreamSource:
 
     @property
     def num_samples(self) -> int | None:
-        """Where the dataset counts them."""
+        """The number of samples, where the dataset says so."""
         return self._kind.num_samples
 
     @property
     def resume_note(self) -> str:
-        """What the user has to see to."""
+        """For people: what must hold for a resumed run to be exactly the same."""
         return self._kind.resume_note
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What can be told without reading the data."""
+        """What is known without reading the data."""
         counts = {"num_batches": self._kind.num_batches, "batch_size": self.batch_size, "num_samples": self.num_samples}
         return {"kind": self._kind.name, **self._kind.described, **counts, "steps_per_epoch": self._steps}
 
     def peek(self) -> Batch:
-        """The first batch; it is kept, because not all data can be read again."""
+        """The first batch; it is stored, because not all data can be read again."""
         found = self._reading.peek()
         if found is END:
             raise InputError(
@@ -75,8 +75,8 @@ class StreamSource:
         """The batches of an epoch, from batch `start` on."""
         reading, state, self._pending = self._reading, self._pending, None
         if state is not None:
-            with put_back(state, start):
-                reading.go_back(state["reading"])
+            with keep_random_state(state, start):
+                reading.restore(state["reading"])
         # An epoch asked for again, such as validation's, and one that is a pass begin at the beginning.
         if epoch <= self._last_epoch:
             self._length = self._kind.num_batches
@@ -89,25 +89,25 @@ class StreamSource:
         return Batches(self._made(start), first=start, batch_size=self.batch_size, state=self.state)
 
     def look(self) -> None:
-        """Take the first batch of a pass of its own, by which Keras builds a model.
+        """Read the first batch of an extra pass, as Keras does to build a model.
 
-        A seeded shuffle has another order in every pass: the passes that are trained have to be those of Keras.
+        A seeded shuffle has another order in every pass: training must get the same passes as in Keras.
         """
         self._reading.make_spare(look=True)
 
     def on_epoch_end(self) -> None:
-        """Where Keras knows that a pass is over, it makes the iterator of the next, and does not use it."""
+        """After a pass of known length make an iterator that is not used, as Keras does."""
         if self._steps is None and self._reading.drawn == self._length:
             self._reading.make_spare(look=False)
         if self._reading.is_over:
             self._length = self._reading.drawn
 
     def state(self) -> dict[str, Any]:
-        """How far the pass is, the random state at its beginning, and the one now."""
+        """The position in the pass, the random state at its beginning, and the one now."""
         return {"random": randomness.capture(), "reading": self._reading.state(), "length": self._length}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Keep a state for the next call of `epoch`."""
+        """Set the state that the next call of `epoch` will restore."""
         self._pending = state
         self._length = state.get("length", self._length)
 
@@ -118,18 +118,18 @@ class StreamSource:
                 self._reading.begin()  # the last epoch took the last batch of its pass without seeing the end
                 found = self._reading.draw()
             if found is END:
-                self._say_end(made)
+                self._warn_of_end(made)
                 return
             yield self._batch(found)
 
     def _batch(self, found: Any) -> Batch:
         if not self._kind.is_torch_loader:
-            found = packed_for_step(found)
+            found = pack_for_step(found)
         elif isinstance(found, list) and keras_backend() != "torch":
             found = tuple(found)
         return batch_of(found, self._class_weight)
 
-    def _say_end(self, made: int) -> None:
+    def _warn_of_end(self, made: int) -> None:
         if self._steps is not None:
             warn_of_end(made, self._steps)
         elif not self._kind.begins_again and self._reading.number > 0:

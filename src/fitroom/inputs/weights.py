@@ -1,10 +1,10 @@
-"""Weights of samples: from those of their classes, or one set of weights for several outputs."""
+"""Sample weights: made from class weights, or one array of weights for several outputs."""
 
 from typing import Any
 
 import numpy as np
 
-from fitroom.batch import is_nested, mapped, same_structure
+from fitroom.batch import has_same_structure, is_nested, map_structure
 from fitroom.errors import InputError
 from fitroom.inputs.keras_loader import floatx
 
@@ -35,7 +35,7 @@ def weights_of_outputs(y: Any, sample_weight: Any) -> Any:
     if sample_weight is None or not is_nested(y):
         return sample_weight
     if is_nested(sample_weight):
-        if not same_structure(y, sample_weight):
+        if not has_same_structure(y, sample_weight):
             raise InputError(
                 "`sample_weight` must be one array, or one for each target in the structure of the targets. "
                 f"Received: targets {_outline(y)}, weights {_outline(sample_weight)}."
@@ -48,8 +48,8 @@ def weights_of_outputs(y: Any, sample_weight: Any) -> Any:
             f"Received: an array of shape {shape}.",
             hint="give one array of weights for each target",
         )
-    return mapped(lambda _: sample_weight, y)
+    return map_structure(lambda _: sample_weight, y)
 
 
 def _outline(structure: Any) -> str:
-    return str(mapped(lambda _: "array", structure)).replace("'array'", "array")
+    return str(map_structure(lambda _: "array", structure)).replace("'array'", "array")

@@ -47,7 +47,7 @@ def build_from_few(model: Any, batch: Batch, *, is_out_of_memory: OutOfMemoryTes
     before.restore()
     release()
     if ran_out:
-        build(model, batch.part(0, 1))
+        build(model, batch.slice(0, 1))
     else:  # a few samples may be what it cannot do with; otherwise this raises what Keras would
         build(model, batch)
 
@@ -61,7 +61,7 @@ def is_built(model: Any) -> bool:
 def _build_first(model: Any, batch: Batch, samples: int) -> list[tuple[int, ...]]:
     """Build from the first samples; the shapes of the variables that came of it."""
     known = {id(variable) for variable in model.variables}
-    model._symbolic_build(data_batch=batch.part(0, samples).data())
+    model._symbolic_build(data_batch=batch.slice(0, samples).data())
     return [tuple(variable.shape) for variable in model.variables if id(variable) not in known]
 
 

@@ -84,10 +84,10 @@ class Objective:
         """
         if self._kinds is not None:
             return
-        check_added_losses(self.model, batch.part(0, min(TRIED_SAMPLES, batch.size)))
+        check_added_losses(self.model, batch.slice(0, min(TRIED_SAMPLES, batch.size)))
         kinds = [kind_of(loss, may_mask=may_mask(self.model)) for loss in self._losses()]
         if None in kinds:
-            tried = TriedLosses(self.model._compile_loss).kinds(batch.part(0, TRIED_SAMPLES), predict)
+            tried = TriedLosses(self.model._compile_loss).kinds(batch.slice(0, TRIED_SAMPLES), predict)
             kinds = [known or found for known, found in zip(kinds, tried, strict=True)]
             if may_mask(self.model):
                 kinds = ["sum" if kind == "sum" else "counted" for kind in kinds]

@@ -46,7 +46,7 @@ class TriedLosses:
         return kinds
 
     def _cut_values(self, few: Batch, outputs: Any, first: int) -> "_Cut":
-        left, right = few.part(0, first), few.part(first, few.size)
+        left, right = few.slice(0, first), few.slice(first, few.size)
         return _Cut(
             left=self._values(left, _sliced(outputs, 0, first)),
             right=self._values(right, _sliced(outputs, first, few.size)),
@@ -64,7 +64,7 @@ class TriedLosses:
             values.append(float(ops.convert_to_numpy(ops.sum(value))))
             return value
 
-        as_tensors = part.mapped(ops.convert_to_tensor)
+        as_tensors = part.map(ops.convert_to_tensor)
         outputs = keras.tree.map_structure(ops.convert_to_tensor, y_pred)
         with losses_served_by(self._compile_loss, record):
             self._compile_loss(as_tensors.y, outputs, as_tensors.sample_weight)
@@ -84,7 +84,7 @@ def check_added_losses(model: Any, few: Batch) -> None:
     if not whole or not all(map(_close, whole, again)):
         return
     half = few.size // 2
-    left, right = (_added(model, part, seeded)[0] for part in (few.part(0, half), few.part(half, few.size)))
+    left, right = (_added(model, part, seeded)[0] for part in (few.slice(0, half), few.slice(half, few.size)))
     share = half / few.size
     for value, one, other in zip(whole, left, right, strict=True):
         if not _close(value, share * one + (1 - share) * other):
@@ -99,7 +99,7 @@ def _added(model: Any, part: Batch, state: list[Any]) -> tuple[list[float], list
     """`model.losses` for some samples, and the state after it; the model's own stays as it is."""
     from keras import ops
 
-    x = part.mapped(ops.convert_to_tensor).x
+    x = part.map(ops.convert_to_tensor).x
     trainable = [variable.value for variable in model.trainable_variables]
     _, state, losses = model.stateless_call(trainable, state, x, return_losses=True)
     return [float(ops.convert_to_numpy(ops.sum(loss))) for loss in losses], state

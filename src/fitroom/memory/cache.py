@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.environment import cache_folder
-from fitroom.files.durable import read_regular
+from fitroom.files.durable import read_regular_file
 
 LARGEST_BYTES = 256 * 1024**2
 """Of all entries; one has some ten KiB."""
@@ -48,7 +48,7 @@ def load(key: str) -> Any:
         return None
     path = folder / (key + _SUFFIX)
     try:
-        packed = read_regular(path, largest_bytes=_LARGEST_ENTRY_BYTES)
+        packed = read_regular_file(path, largest_bytes=_LARGEST_ENTRY_BYTES)
         entry = json.loads(gzip.decompress(packed))
         if not isinstance(entry, dict) or entry.get("key") != key:
             return None

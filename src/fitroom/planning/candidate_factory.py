@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.keras_model.recompute import resident_bytes
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.remat_choices import RematChoices
@@ -59,7 +59,7 @@ class CandidateFactory:
     def sizes(self) -> list[int]:
         """The micro-batches that divide the batch evenly, the largest first."""
         if self.micro_batch is not None:
-            return cut_sizes(self.batch_size, self.micro_batch)[:1]
+            return micro_batch_sizes(self.batch_size, self.micro_batch)[:1]
         if not self.may_split:
             return [self.batch_size]
         return sorted({-(-self.batch_size // number) for number in range(1, self.batch_size + 1)}, reverse=True)

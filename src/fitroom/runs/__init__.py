@@ -1,1 +1,1 @@
-"""A run on disk: its folder, its checkpoints, and what a run needs to go on where it was."""
+"""A run on disk: its folder, its checkpoints, and the state that a run is resumed from."""

@@ -1,4 +1,4 @@
-"""What one callback knows that a new one made by the same script does not."""
+"""The state of one callback that training changed, captured and restored into a new one made by the same script."""
 
 import hashlib
 import inspect
@@ -17,9 +17,9 @@ Captured = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Attributes:
-    """The plain attributes that training changed.
+    """The plain attributes of a callback that training changed.
 
-    Those that are as they were when training began are what the script gave: a script that now gives another
+    Those that are as they were when training began were given by the script: a script that now gives another
     `patience` gets it. Models, functions, open files and the like are not data and stay the new callback's own.
     """
 
@@ -28,23 +28,23 @@ class Attributes:
     def __init__(self, callback: Any) -> None:
         self.callback = callback
         self._given: dict[str, Any] = {}
-        self._begin: dict[str, tuple[Any, list[str]]] = {}
+        self._start: dict[str, tuple[Any, list[str]]] = {}
         self._parameters = _parameters(type(callback))
 
     def continue_files(self, facts: Mapping[str, Any]) -> None:
-        """Before training begins: let files that the callback will open go on from where they were."""
+        """Before training begins: prepare files that the callback will open to be continued."""
 
-    def begun(self) -> None:
-        """Training has begun: what the callback holds now is where it starts from."""
-        self._begin.clear()
+    def record_start(self) -> None:
+        """Record the attributes when training begins."""
+        self._start.clear()
         for name, (value, arrays) in self._plain()[0].items():
-            self._begin[name] = (value, [_digest(array) for array in arrays])
+            self._start[name] = (value, [_digest(array) for array in arrays])
         self._given = {name: value for name, value in vars(self.callback).items() if name in self._parameters}
 
     def capture(self) -> Captured:
-        """What differs from the beginning."""
+        """The attributes that differ from those recorded at the start."""
         plain, left_out = self._plain()
-        changed = {name: found for name, found in plain.items() if not self._is_as_begun(name, *found)}
+        changed = {name: found for name, found in plain.items() if not self._is_unchanged(name, *found)}
         arrays = {
             f"{name}/{number}": np.array(array, copy=True)
             for name, (_, held) in changed.items()
@@ -53,23 +53,23 @@ class Attributes:
         return {"attributes": {name: value for name, (value, _) in changed.items()}, "left_out": left_out}, arrays
 
     def restore(self, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Put it back. What did not differ from the beginning becomes again as it begins."""
-        kept = facts["attributes"]
+        """Set the captured attributes. Others that differ from the recorded start are set back to it."""
+        saved = facts["attributes"]
         for name, (value, held) in self._plain()[0].items():
-            if name in self._begin and name not in kept and not self._is_as_begun(name, value, held):
-                begin, digests = self._begin[name]
+            if name in self._start and name not in saved and not self._is_unchanged(name, value, held):
+                begin, digests = self._start[name]
                 if not digests:
                     self._set(name, decode(begin, []))
-        for name, value in kept.items():
+        for name, value in saved.items():
             self._set(name, decode(value, _numbered(arrays, name)))
 
     def _plain(self) -> tuple[dict[str, tuple[Any, list[Any]]], list[str]]:
-        """Attributes as JSON with their arrays, and the names of those that are not data."""
+        """The attributes as JSON with their arrays, and the names of those that are not data."""
         found: dict[str, tuple[Any, list[Any]]] = {}
         left_out: list[str] = []
         for name, value in list(vars(self.callback).items()):
             held: list[Any] = []
-            # Keras turns its sign when it first chooses `monitor_op`, which a new callback does again.
+            # Keras flips its sign when it first chooses `monitor_op`, which a new callback does again.
             if name in self.skipped or (name == "min_delta" and hasattr(self.callback, "monitor_op")):
                 continue
             try:
@@ -77,20 +77,20 @@ class Attributes:
             except NotPlainError:
                 left_out.append(name)
                 continue
-            # Gigabytes of validation data may have been handed to it.
+            # An array that the script gave may be gigabytes of validation data.
             if held and name in self._parameters and value is self._given.get(name, value):
                 continue
             found[name] = (encoded, held)
         return found, left_out
 
-    def _is_as_begun(self, name: str, value: Any, arrays: list[Any]) -> bool:
-        if name not in self._begin:
+    def _is_unchanged(self, name: str, value: Any, arrays: list[Any]) -> bool:
+        if name not in self._start:
             return False
-        begin, digests = self._begin[name]
+        begin, digests = self._start[name]
         return bool(value == begin) and all(map(_is_digest, arrays, digests))
 
     def _set(self, name: str, value: Any) -> None:
-        """As `vars` gave it, past any property. A dict of a kind of its own (defaultdict) stays the object it is."""
+        """Set an attribute as `vars` gave it, past any property. A dict of another class (defaultdict) is updated."""
         present = vars(self.callback).get(name)
         if isinstance(present, dict) and type(present) is not dict and isinstance(value, dict):
             present.clear()
@@ -100,31 +100,31 @@ class Attributes:
 
 
 class OwnState(Attributes):
-    """A callback with `get_state()` and `set_state(state)` says itself what it knows."""
+    """The state that a callback gives by `get_state()` and takes by `set_state(state)`."""
 
-    def begun(self) -> None:
-        """Look whether its state can be kept at all, before hours of training."""
+    def record_start(self) -> None:
+        """Check that the state can be written to a checkpoint, before hours of training."""
         self.capture()
 
     def capture(self) -> Captured:
-        """What `get_state` gives."""
+        """The state that `get_state` gives."""
         held: list[Any] = []
         try:
             state = encode(self.callback.get_state(), held)
         except NotPlainError as error:
             raise InputError(
                 f"`{type(self.callback).__name__}.get_state()` must give numbers, texts, arrays and lists or dicts of "
-                f"them, to be kept in a checkpoint. Received: {error}."
+                f"them, to be written to a checkpoint. Received: {error}."
             ) from None
         return {"state": state}, {f"state/{number}": np.array(array, copy=True) for number, array in enumerate(held)}
 
     def restore(self, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Hand it back to `set_state`."""
+        """Pass the state to `set_state`."""
         self.callback.set_state(decode(facts["state"], _numbered(arrays, "state")))
 
 
 def _parameters(kind: type) -> set[str]:
-    """The names of what the constructors of a class and its bases take."""
+    """The parameters of the constructors of a class and its bases."""
     found: set[str] = set()
     for one in kind.__mro__:
         if "__init__" in vars(one) and one is not object:
@@ -149,26 +149,26 @@ def _is_digest(array: Any, digest: str) -> bool:
 
 
 class CsvFile(Attributes):
-    """Keras's CSVLogger: its file is its state. Rows of epochs that will be done again go."""
+    """Keras's CSVLogger, whose file is its state. Rows of epochs that will be trained again are removed."""
 
     skipped = Attributes.skipped | {"append", "append_header", "keys"}
 
     def continue_files(self, facts: Mapping[str, Any]) -> None:
-        """Append to the file, from where it ended at the checkpoint."""
+        """Truncate the file to its length at the checkpoint, and append to it."""
         self.callback.append = True
         path, size = self.callback.filename, facts["file_bytes"]
         if os.path.isfile(path) and os.path.getsize(path) > size:
             os.truncate(path, size)
 
     def capture(self) -> Captured:
-        """How long the file is."""
+        """The attributes, and the length of the file."""
         facts, arrays = super().capture()
         path = self.callback.filename
         return facts | {"file_bytes": os.path.getsize(path) if os.path.isfile(path) else 0}, arrays
 
 
 class TensorBoardSteps(Attributes):
-    """Keras's TensorBoard: steps go on counting; a trace that was running is not, in a new process."""
+    """Keras's TensorBoard: steps continue; a trace that was running is not continued in a new process."""
 
     skipped = Attributes.skipped | {
         "_is_tracing",
@@ -190,7 +190,7 @@ class TensorBoardSteps(Attributes):
         return facts, arrays
 
     def restore(self, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """The same, with the clock put back by the time already spent on the epoch."""
+        """Restore the counters, with the clock set back by the time already spent on the epoch."""
         super().restore(facts, arrays)
         if "epoch" in facts:
             self.callback._epoch_start_time = time.time() - facts["epoch"]["seconds"]

@@ -1,4 +1,4 @@
-"""The state of all callbacks of a training, kept and given to the new ones that a script makes when it runs again."""
+"""The state of all callbacks of a training, captured for checkpoints and restored into those of a resumed run."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from typing import Any
 from fitroom.runs.callback_state import Attributes, Captured, CsvFile, OwnState, TensorBoardSteps
 
 PREFIX = "callbacks"
-"""Of the names of their arrays in a checkpoint."""
+"""The prefix of the names of their arrays in a checkpoint."""
 
 
 class CallbackStates:
     """The callbacks of one training, each found again by its class and its place among those of its class.
 
-    In the order of a run: `continue_files` (to go on only), Keras's `on_train_begin`, `begun`, `restore` (to go on
-    only), and `capture` whenever a checkpoint is taken.
+    In the order of a run: `continue_files` (only to resume), Keras's `on_train_begin`, `record_start`, `restore` (only
+    to resume), and `capture` whenever a checkpoint is taken.
     """
 
     def __init__(self, callbacks: Any) -> None:
@@ -23,27 +23,27 @@ class CallbackStates:
         self._states: dict[str, Attributes] = {}
         count: Counter[str] = Counter()
         for callback in callbacks.callbacks:
-            kind = _kind(callback)
+            kind = _state_class(callback)
             if kind is not None:
                 name = type(callback).__qualname__
                 self._states[f"{name}.{count[name]}"] = kind(callback)
                 count[name] += 1
 
     def continue_files(self, facts: Mapping[str, Any]) -> None:
-        """Before `on_train_begin` of a run that goes on: files are appended to, not begun anew."""
+        """Before `on_train_begin` of a resumed run: have callbacks append to their files, not overwrite them."""
         for name, state in self._states.items():
             if name in facts:
                 state.continue_files(facts[name])
 
-    def begun(self) -> None:
-        """After `on_train_begin`: what callbacks hold now is what they begin with, not what training taught them."""
+    def record_start(self) -> None:
+        """After `on_train_begin`: record what callbacks start with, to capture later what training changed."""
         for state in self._states.values():
-            state.begun()
+            state.record_start()
 
     def capture(self) -> Captured:
-        """Facts by callback, and arrays by their names in the checkpoint."""
+        """The state of all callbacks: facts by callback, and arrays by their names in the checkpoint."""
         flush = getattr(self._list, "_flush_futures", None)
-        if flush is not None:  # Keras may call some in another thread, which must have seen the last batch
+        if flush is not None:  # Keras may call some in another thread, which must have finished the last batch
             flush()
         facts: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class CallbackStates:
         return facts, arrays
 
     def restore(self, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[str]:
-        """Give each callback its state back. What could not be, in words."""
+        """Restore the state of each callback. Returns notes for people on what could not be restored."""
         notes = [f"The callback {name} of the run is not there any more." for name in facts if name not in self._states]
         for name, state in self._states.items():
             if name not in facts:
@@ -65,8 +65,8 @@ class CallbackStates:
         return notes
 
 
-def _kind(callback: Any) -> type[Attributes] | None:
-    """How its state is kept; None for a progress bar, which draws itself anew."""
+def _state_class(callback: Any) -> type[Attributes] | None:
+    """How the state of a callback is captured; None for a progress bar, which has none."""
     import keras
 
     if isinstance(callback, keras.callbacks.ProgbarLogger):

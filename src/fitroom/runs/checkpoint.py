@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run at one moment, the last two kept."""
+"""Checkpoints: the state of a run at one moment. The last two are kept."""
 
 import contextlib
 import errno
@@ -9,19 +9,19 @@ from typing import Any
 
 from fitroom.errors import InputError
 from fitroom.files.archive import DamagedError, read_archive, write_archive
-from fitroom.files.durable import remove_partial, written_whole
+from fitroom.files.durable import open_atomic, remove_partial
+from fitroom.runs.layout import CHECKPOINT_SUFFIX, DAMAGED_SUFFIX
 
 KEPT = 2
-_SUFFIX, _DAMAGED = ".npz", ".damaged"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """All that a run needs to go on."""
+    """All that a run is resumed from."""
 
     arrays: dict[str, Any]
-    """NumPy arrays of numbers by name, which nobody changes any more."""
+    """NumPy arrays of numbers by name, which are not changed any more."""
 
     facts: dict[str, Any]
     """JSON: epoch, batch, history, recipe, random state. Tuples come back as lists; infinity and NaN survive."""
@@ -29,27 +29,27 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A checkpoint that was read, and what was odd about it."""
+    """A checkpoint that was read, and why it is not the newest, where it is not."""
 
     checkpoint: Checkpoint
     path: Path
     note: str | None
-    """Why it is not the newest, where it is not."""
+    """For people; None where it is the newest."""
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Add a checkpoint; all but the last two go.
+    """Write a checkpoint and remove all but the last two.
 
-    Raises OSError where it cannot be written, with the last good one as it was. On a full disk the older of two makes
-    room for the new one: what fits twice is enough.
+    Raises OSError where it cannot be written, with the last good one as it was. On a full disk the older of two is
+    removed first: a disk that holds two checkpoints is enough.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_next_number(folder):08d}{_SUFFIX}"
+    path = folder / f"{_next_number(folder):08d}{CHECKPOINT_SUFFIX}"
     try:
         _write_one(path, checkpoint)
     except OSError as error:
         older = _paths(folder)[:-1]
-        if error.errno not in _NO_ROOM or not older or not _would_fit(folder, older, checkpoint):
+        if error.errno not in _DISK_FULL or not older or not _would_fit(folder, older, checkpoint):
             raise
         for one in older:
             one.unlink()
@@ -59,7 +59,7 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_latest(folder: Path) -> Found | None:
-    """The newest checkpoint that is whole, or None where there is none.
+    """Read the newest checkpoint that is whole; None where there is none.
 
     A damaged newer one is set aside and named in the note. Raises InputError where all are damaged.
     """
@@ -72,24 +72,24 @@ def read_latest(folder: Path) -> Found | None:
             continue
         for damaged in reasons:
             with contextlib.suppress(OSError):
-                damaged.rename(damaged.with_name(damaged.name + _DAMAGED))
+                damaged.rename(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
         note = f"A newer checkpoint is damaged ({'; '.join(reasons.values())}): {path.name} is taken."
         return Found(checkpoint=Checkpoint(arrays=arrays, facts=facts), path=path, note=note if reasons else None)
     if reasons:
         raise InputError(
             f"No checkpoint in {folder} can be read ({'; '.join(reasons.values())}).",
-            hint="bring them back from a backup, or start anew in another `run_dir`",
+            hint="restore them from a backup, or start anew in another `run_dir`",
         )
     return None
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is one, whole or not."""
+    """Whether a folder has a checkpoint, whole or not."""
     return bool(_paths(folder))
 
 
 def _write_one(path: Path, checkpoint: Checkpoint) -> None:
-    with written_whole(path) as file:
+    with open_atomic(path) as file:
         write_archive(file, checkpoint.arrays, checkpoint.facts)
 
 
@@ -100,11 +100,11 @@ def _would_fit(folder: Path, older: list[Path], checkpoint: Checkpoint) -> bool:
 
 
 def _prune(folder: Path) -> None:
-    """Remove what is no longer needed. A file that cannot be removed is no reason to stop."""
+    """Remove what is no longer needed. A file that cannot be removed does not stop a training."""
     paths = _paths(folder)
     unneeded = paths[:-KEPT]
     if len(paths) >= KEPT:
-        unneeded += folder.glob(f"*{_DAMAGED}")
+        unneeded += folder.glob(f"*{DAMAGED_SUFFIX}")
     for path in unneeded:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -113,11 +113,11 @@ def _prune(folder: Path) -> None:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """The checkpoints, oldest first."""
-    return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+    """The checkpoint files, oldest first."""
+    return sorted(path for path in folder.glob(f"*{CHECKPOINT_SUFFIX}") if path.stem.isdigit())
 
 
 def _next_number(folder: Path) -> int:
-    """Above all that were, the damaged too: a number is never used twice."""
-    numbers = [int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*{_SUFFIX}*")]
+    """One above all that were used, also by damaged ones: a number is never used twice."""
+    numbers = [int(path.name.partition(".")[0]) for path in folder.glob(f"[0-9]*{CHECKPOINT_SUFFIX}*")]
     return max(numbers, default=0) + 1

@@ -1,13 +1,4 @@
-"""A run folder: what the run is, how far it came, what happened.
-
-run.json       what the run is: model, data, batch size, epochs, seed, recipe, versions; and its state
-plan.json      the plan that it carries out, if there is one
-history.json   the metrics of each epoch so far
-log.jsonl      what happened, one event a line: out of memory, smaller and larger micro-batches, going on
-checkpoints/   the last two
-model.keras    the finished model, which plain Keras loads
-lock           which process works in it
-"""
+"""A run folder in use: what its run is, how far it came, what happened. `layout` lists the files."""
 
 import contextlib
 import json
@@ -16,52 +7,49 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import FreshStart, InputError
-from fitroom.files.durable import remove_partial, save_whole, write_json
+from fitroom.files.durable import remove_partial, save_model_atomic, write_json
 from fitroom.files.json_lines import append_line, finite, read_lines
 from fitroom.planning.result import Plan
+from fitroom.runs.layout import CHECKPOINTS, HISTORY_FILE, LOCK_FILE, LOG_FILE, MODEL_FILE, PLAN_FILE, RUN_FILE
 from fitroom.runs.lock import BorrowedLock, FolderLock, take_lock
-from fitroom.runs.place import FORMAT, LOCK_FILE, RUN_FILE, check_place, not_writable, read_run
+from fitroom.runs.place import check_place, not_writable
+from fitroom.runs.record import FORMAT, FRESH_START, State, first_difference, read_run
 
 _MAY_CHANGE = ("epochs", "recipe", "budget", "versions", "learning_rate")
-"""What may be another when a run goes on. All else that says what the run is must be the same."""
+"""Fields of run.json that may differ when a run is resumed. All others that describe it must be the same."""
 
-_TOLD_OF = {
-    "recipe": "The run goes on with another recipe, that of now",
-    "versions": "The run goes on with other versions, those of now",
-    "learning_rate": "The run goes on with its own learning rate, that of its optimizer",
+_NOTES = {
+    "recipe": "The run is resumed with another recipe, the one given now",
+    "versions": "The run is resumed with other versions, the ones installed now",
+    "learning_rate": "The run is resumed with its own learning rate, that of its optimizer",
 }
-"""What a user is told of where it changed, and which of the two applies."""
+"""The note for a user where one of these changed, with which of the two applies."""
 
-PLAN_FILE = "plan.json"
-FRESH_START = "fresh_start"
-"""In run.json: the most samples at once, by "training" and "validation", that a process begins with and ever tries."""
-
-State = Literal["running", "interrupted", "finished"]
 Progress = Literal["new", "unfinished", "finished"]
 
 
 class RunFolder:
-    """A run folder in use by this process, until `close`.
+    """A run folder locked by this process, until `close`.
 
-    `opened` and `begin` are two steps, since what was kept (a seed) may be needed to say what the run is; `open` is
-    both.
+    `acquire` and `begin` are two steps, since what the folder holds (a seed) may be needed to describe the run; `open`
+    is both.
     """
 
-    def __init__(self, path: Path, lock: FolderLock | BorrowedLock, kept: dict[str, Any] | None) -> None:
+    def __init__(self, path: Path, lock: FolderLock | BorrowedLock, record: dict[str, Any] | None) -> None:
         self.path = path
-        self.kept = kept
-        """What run.json says, or None where the run is new."""
-        self.progress: Progress = "new" if kept is None else "unfinished"
+        self.record = record
+        """What run.json holds, or None where the run is new."""
+        self.progress: Progress = "new" if record is None else "unfinished"
         self.notes: list[str] = []
-        """What a user should know about going on."""
+        """What a user should know about resuming."""
         self._lock = lock
         if not lock.is_sure:
             self.notes.append(f"The file system of {path} has no locks: make sure that no other process uses it.")
 
     @classmethod
     def open(cls, path: str | Path, identity: dict[str, Any]) -> "RunFolder":
-        """Create a run, or go on with the one that is there. Raises InputError where it is another, or in use."""
-        folder = cls.opened(path)
+        """Create a run, or resume the one in the folder. Raises InputError where it holds another run, or is in use."""
+        folder = cls.acquire(path)
         try:
             folder.begin(identity)
         except BaseException:
@@ -70,8 +58,8 @@ class RunFolder:
         return folder
 
     @classmethod
-    def opened(cls, path: str | Path) -> "RunFolder":
-        """Take hold of a folder and read what it says."""
+    def acquire(cls, path: str | Path) -> "RunFolder":
+        """Lock a folder and read its run.json. Raises InputError where it is in use or no run folder."""
         folder = Path(path).expanduser()
         check_place(folder)
         try:
@@ -80,64 +68,64 @@ class RunFolder:
         except OSError as error:
             raise not_writable(folder, error) from error
         try:
-            kept = read_run(folder / RUN_FILE)
+            record = read_run(folder / RUN_FILE)
             remove_partial(folder)
         except BaseException as error:
             lock.release()
             if isinstance(error, OSError):
                 raise not_writable(folder, error) from error
             raise
-        return cls(folder, lock, kept)
+        return cls(folder, lock, record)
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are."""
-        return self.path / "checkpoints"
+        """The folder of the checkpoints."""
+        return self.path / CHECKPOINTS
 
     @property
     def model_file(self) -> Path:
-        """Where the finished model is."""
-        return self.path / "model.keras"
+        """The file of the finished model."""
+        return self.path / MODEL_FILE
 
     @property
     def has_history(self) -> bool:
-        """Whether an epoch of the run was done."""
-        return (self.path / "history.json").exists()
+        """Whether an epoch of the run was finished."""
+        return (self.path / HISTORY_FILE).exists()
 
     def begin(self, identity: dict[str, Any]) -> None:
-        """Say what the run is: JSON with "epochs" and whatever must be the same when it goes on.
+        """Describe the run: JSON with "epochs" and whatever must be the same when it is resumed.
 
-        A finished run that is asked for more epochs goes on; asked for the same or fewer, it stays finished.
+        A finished run that is asked for more epochs is resumed; asked for the same or fewer, it stays finished.
         """
-        before, identity = self.kept, json.loads(json.dumps(identity))
-        kept = {"format": FORMAT, "state": "running", "begun": _now()}
+        before, identity = self.record, json.loads(json.dumps(identity))
+        record = {"format": FORMAT, "state": "running", "begun": _now()}
         if before is not None:
             self._check_same(before, identity)
-            kept |= {name: before[name] for name in ("begun", FRESH_START) if name in before}
-            if "learning_rate" in before:  # checkpoints bring it back, whatever the model was compiled with
+            record |= {name: before[name] for name in ("begun", FRESH_START) if name in before}
+            if "learning_rate" in before:  # checkpoints restore it, whatever the model was compiled with
                 identity["learning_rate"] = before["learning_rate"]
             if before["state"] == "finished" and identity["epochs"] <= before["epochs"]:
                 self.progress = "finished"
                 return
-        self._write_begun(kept | identity)
+        self._start(record | identity)
 
     def reopen(self) -> None:
-        """A run that says it is finished is not: something of it is damaged or missing, and is to be made again."""
-        assert self.kept is not None, "begin comes first"
+        """Set a finished run back to unfinished: something of it is damaged or missing, and is to be made again."""
+        assert self.record is not None, "begin comes first"
         self.progress = "unfinished"
-        self._write_begun(self.kept | {"state": "running"})
+        self._start(self.record | {"state": "running"})
 
-    def _write_begun(self, kept: dict[str, Any]) -> None:
-        self.kept = kept
+    def _start(self, record: dict[str, Any]) -> None:
+        self.record = record
         try:
             self._write_run()
         except OSError as error:
             raise not_writable(self.path, error) from error
 
     def mark(self, state: State) -> bool:
-        """Say how the run stands. Whether that could be written; a full disk is no reason to stop."""
-        assert self.kept is not None, "begin comes first"
-        self.kept["state"] = state
+        """Write the state of the run. Returns whether that was possible; a full disk does not stop a training."""
+        assert self.record is not None, "begin comes first"
+        self.record["state"] = state
         try:
             self._write_run()
         except OSError:
@@ -145,26 +133,26 @@ class RunFolder:
         return True
 
     def ask_fresh_start(self, fresh_start: FreshStart) -> bool:
-        """Have the next process that goes on with the run begin so. Whether that could be written."""
-        assert self.kept is not None, "begin comes first"
-        self.kept[FRESH_START] = self.fresh_starts | {fresh_start.during: fresh_start.micro_batch}
+        """Record how the next process that resumes the run is to start. Returns whether that was possible."""
+        assert self.record is not None, "begin comes first"
+        self.record[FRESH_START] = self.fresh_starts | {fresh_start.during: fresh_start.micro_batch}
         return self.mark("interrupted")
 
     @property
     def fresh_starts(self) -> dict[str, int]:
-        """The most samples at once by "training" and "validation", if a process ran out of memory for good."""
-        return dict((self.kept or {}).get(FRESH_START, {}))
+        """The largest micro-batch by "training" and "validation", after a process that ran out of memory for good."""
+        return dict((self.record or {}).get(FRESH_START, {}))
 
     def log(self, event: dict[str, Any]) -> None:
-        """Add an event to the log. A log that cannot be written is no reason to stop."""
-        append_line(self.path / "log.jsonl", {"time": _now()} | event)
+        """Append an event to the log. A log that cannot be written does not stop a training."""
+        append_line(self.path / LOG_FILE, {"time": _now()} | event)
 
     def events(self) -> list[dict[str, Any]]:
-        """What the log holds; a line that a kill cut short is left out."""
-        return read_lines(self.path / "log.jsonl")
+        """The events of the log; a line that a kill cut short is left out."""
+        return read_lines(self.path / LOG_FILE)
 
     def write_plan(self, plan: Plan) -> None:
-        """Keep the plan that the run carries out. A full disk is no reason to stop: it can be made again."""
+        """Write the plan that the run carries out. A full disk does not stop a training: a plan can be made again."""
         with contextlib.suppress(OSError):
             plan.save(self.path / PLAN_FILE)
 
@@ -177,18 +165,18 @@ class RunFolder:
     def write_history(self, history: dict[str, list[Any]]) -> None:
         """Write the metrics so far, for people and other tools; NaN and infinity, which JSON lacks, as null.
 
-        The checkpoint has them as they are, so that a full disk is no reason to stop here either.
+        The checkpoint has them as they are, so a full disk does not stop a training here either.
         """
         with contextlib.suppress(OSError):
-            write_json(self.path / "history.json", finite(history))
+            write_json(self.path / HISTORY_FILE, finite(history))
 
     def save_model(self, model: Any) -> Path:
         """Write the finished model, whole or not at all."""
-        save_whole(model, self.model_file)
+        save_model_atomic(model, self.model_file)
         return self.model_file
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Release the lock."""
         self._lock.release()
 
     def __enter__(self) -> "RunFolder":
@@ -205,14 +193,14 @@ class RunFolder:
                 f"The run folder {self.path} holds another run. {difference}.",
                 hint="give another `run_dir`, or train what the run began with",
             )
-        for name, told in _TOLD_OF.items():
+        for name, told in _NOTES.items():
             if found := first_difference(before.get(name), identity.get(name), name):
                 self.notes.append(f"{told}. {found}.")
 
     def _write_run(self) -> None:
-        assert self.kept is not None
-        self.kept["updated"] = _now()
-        write_json(self.path / RUN_FILE, self.kept, checked=True)
+        assert self.record is not None
+        self.record["updated"] = _now()
+        write_json(self.path / RUN_FILE, self.record, checked=True)
 
 
 def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -221,39 +209,3 @@ def _without(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-
-
-def first_difference(before: Any, now: Any, what: str = "") -> str | None:
-    """The first place where two JSON values differ, or None where they do not.
-
-    >>> first_difference({"model": {"layers": ["Dense units=5"]}}, {"model": {"layers": ["Dense units=6"]}})
-    "model, layers, number 1: 'Dense units=5' in the run, 'Dense units=6' now"
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*now, *(key for key in before if key not in now)]:
-            found = first_difference(before.get(key), now.get(key), _within(what, str(key)))
-            if found:
-                return found
-        return None
-    if isinstance(before, list) and isinstance(now, list):
-        for number in range(max(len(before), len(now))):
-            inner = _within(what, f"number {number + 1}")
-            if number >= len(now):
-                return f"{inner}: {_shown(before[number])} in the run, nothing now"
-            if number >= len(before):
-                return f"{inner}: nothing in the run, {_shown(now[number])} now"
-            if found := first_difference(before[number], now[number], inner):
-                return found
-        return None
-    if before == now and isinstance(before, bool) == isinstance(now, bool):
-        return None
-    return f"{what}: {_shown(before)} in the run, {_shown(now)} now"
-
-
-def _within(what: str, part: str) -> str:
-    return f"{what}, {part}" if what else part
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 300 else text[:300] + "..."

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: finish the batch, save, go."""
+"""Ctrl-C and SIGTERM as a request: finish the batch, save, exit."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Within it, the first signal only sets `signal_number`, which the loop looks at after each batch.
+    """Within the block the first signal only sets `signal_number`, which the loop checks after each batch.
 
-    A Ctrl-C after that raises KeyboardInterrupt at once. Outside of the main thread, where Python delivers no signals,
-    it does nothing; and a signal that the process ignores (`nohup`) stays ignored.
+    A Ctrl-C after that raises KeyboardInterrupt immediately. Outside of the main thread, where Python delivers no
+    signals, it does nothing; and a signal that the process ignores (`nohup`) stays ignored.
 
         with Interrupts() as interrupted:
             for batch in batches:
@@ -31,20 +31,20 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 handler = signal.getsignal(number)
-                if handler not in (None, signal.SIG_IGN):  # None: another language's, which we could not put back
+                if handler not in (None, signal.SIG_IGN):  # None: set by C code, and could not be restored
                     self._before[number] = handler
                     signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
-            if signal.getsignal(number) == self._handle:  # whoever took it over meanwhile keeps it
+            if signal.getsignal(number) == self._handle:  # not one that was set since
                 signal.signal(number, handler)
         self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
-            _in_worker(number)
+            _handle_in_worker(number)
         elif self.signal_number is None:
             self.signal_number = number
             # Not print: the signal may have come in the middle of one.
@@ -53,8 +53,8 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def _in_worker(number: int) -> None:
-    """A forked data worker has our handler. A terminal's Ctrl-C reaches it too, but the batch needs it to the end."""
+def _handle_in_worker(number: int) -> None:
+    """Handle a signal in a forked data worker: a terminal's Ctrl-C reaches it too, but the batch still needs it."""
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

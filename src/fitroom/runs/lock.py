@@ -1,4 +1,4 @@
-"""One process at a time works in a run folder.
+"""The lock of a run folder: one process at a time works in it.
 
 The lock is the system's own (`flock`): it ends with the process, however that ends, so a killed run leaves no stale
 lock behind. The file's text says who holds it, for people.
@@ -27,7 +27,7 @@ class FolderLock:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_LINKS | getattr(os, "O_NONBLOCK", 0)
         self._handle: int | None = os.open(path, flags, 0o644)
         self.is_sure = self._take(path)
-        """False where the file system knows no locks: then nothing stops a second process."""
+        """False where the file system has no locks: then nothing stops a second process."""
         _held.add(self._handle)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         with contextlib.suppress(OSError):  # a full disk: the lock holds without its text
@@ -35,15 +35,15 @@ class FolderLock:
             os.pwrite(self._handle, json.dumps(holder).encode(), 0)
 
     def release(self) -> None:
-        """Let others in. The file stays: to remove it would let two processes hold two files of one name."""
+        """Release the lock. The file stays: to remove it would let two processes lock two files of one name."""
         if self._handle is not None:
             _held.discard(self._handle)
             os.close(self._handle)
             self._handle = None
 
     @contextlib.contextmanager
-    def lent(self, path: Path) -> Iterator[None]:
-        """Have `take_lock` of the same file find this one, so that a training within a longer job needs no second."""
+    def lend(self, path: Path) -> Iterator[None]:
+        """Let `take_lock` of the same file borrow this lock within the block, for a training that is part of a job."""
         key = path.resolve()
         _lent[key] = self
         try:
@@ -68,27 +68,27 @@ class FolderLock:
 
 
 class BorrowedLock:
-    """A lock that the job around a training holds: to release it gives it back to the job, and lets nobody in."""
+    """A lock that the job around a training holds. To release it returns it to the job; the folder stays locked."""
 
     def __init__(self, path: Path, lock: FolderLock) -> None:
         self._key, self._lock = path.resolve(), lock
         self.is_sure = lock.is_sure
 
     def release(self) -> None:
-        """The next training of the job may have it."""
+        """Return the lock to the job, whose next training may borrow it."""
         _lent[self._key] = self._lock
 
 
 def take_lock(path: Path) -> "FolderLock | BorrowedLock":
-    """The lock of a run folder: lent by the job that this training is part of, or else taken."""
+    """Take the lock of a run folder, or borrow it from the job that this training is part of."""
     lender = _lent.pop(path.resolve(), None)
     return BorrowedLock(path, lender) if lender is not None else FolderLock(path)
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether some process works in the folder of this lock now; None where the system does not tell.
+    """Whether some process holds this lock; None where the system does not tell.
 
-    The job that holds it does not count for itself, between the trainings that it lends it to.
+    A job that holds the lock itself, between the trainings that borrow it, does not count.
     """
     if path.resolve() in _lent:
         return False
@@ -101,7 +101,7 @@ def is_locked(path: Path) -> bool | None:
     except (ImportError, OSError):
         return None
     try:
-        # Shared, and let go at once: others who look are not in the way.
+        # Shared, and released immediately: several processes may check at the same time.
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -120,7 +120,7 @@ def _in_use(path: Path) -> InputError:
         return InputError(f"The run folder {path.parent} is in use by another process.", hint="give another `run_dir`")
     if (pid, host) == (os.getpid(), socket.gethostname()):
         return InputError(
-            f"The run folder {path.parent} is in use in this very process, since {since}.",
+            f"The run folder {path.parent} is in use in this process, since {since}.",
             hint="end the training that uses it, or give each its own `run_dir`",
         )
     return InputError(
@@ -130,7 +130,7 @@ def _in_use(path: Path) -> InputError:
 
 
 def _close_in_child() -> None:
-    """A forked worker would hold the lock on after its parent was killed."""
+    """Close the lock in a forked worker, which would hold it after its parent was killed."""
     for handle in _held:
         with contextlib.suppress(OSError):
             os.close(handle)

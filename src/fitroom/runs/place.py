@@ -1,34 +1,15 @@
-"""Whether a path can be a run folder, and what is written there about its run."""
+"""Whether a path can be a run folder, and the errors of one that cannot be written."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
 from fitroom.errors import FitroomError, InputError
-from fitroom.files.durable import read_json
-
-FORMAT = 1
-RUN_FILE, LOCK_FILE, JOB_FILE = "run.json", "lock", "job.json"
-"""What the run is; which process works in it; and what `fitroom train` was asked for, which comes first there."""
-
-STATES = ("running", "interrupted", "finished")
-_FIELDS = {"state": str, "epochs": int}
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
-    None: "null",
-}
-_LARGEST_NUMBER = 2**63
+from fitroom.runs.layout import JOB_FILE, LOCK_FILE, RUN_FILE
 
 
 def check_place(folder: Path) -> None:
-    """Refuse what is no run folder before anything is written there."""
+    """Raise InputError for what cannot be a run folder, before anything is written there."""
     try:
         if folder.exists() and not folder.is_dir():
             raise InputError(
@@ -49,9 +30,9 @@ def check_place(folder: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a place that cannot be written before the work that would go there. It is left as it was.
+    """Raise InputError for a folder that cannot be written, before the work whose result goes there.
 
-    Only trying tells: of /proc, or of a disk that is mounted to be read, the permissions say nothing.
+    It is tried with a temporary file, since permissions say nothing about /proc or a disk that is mounted read-only.
     """
     made: list[Path] = []
     try:
@@ -67,66 +48,8 @@ def check_writable(folder: Path) -> None:
                 path.rmdir()
 
 
-def read_run(path: Path) -> dict[str, Any] | None:
-    """What run.json says, or None where there is none. Raises InputError where it cannot be used."""
-    try:
-        kept = read_json(path)
-        check_fields(kept, {"format": int})
-        if kept["format"] <= FORMAT:
-            check_fields(kept, _FIELDS)
-            if kept["state"] not in STATES:
-                raise ValueError(f"`state` must be one of {', '.join(STATES)}; it is {kept['state']!r}")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            f"{path} cannot be read: {said}.", hint="bring it back from a backup, or give another `run_dir`"
-        ) from None
-    if kept["format"] > FORMAT:
-        raise InputError(
-            f"{path} was written by a newer fitroom (format {kept['format']}, known up to {FORMAT}).",
-            hint="pip install --upgrade fitroom",
-        )
-    found: dict[str, Any] = kept
-    return found
-
-
-def check_fields(kept: Any, fields: Mapping[str, Any]) -> None:
-    """Raise ValueError where a value read from JSON is no dict with these fields of these types.
-
-    A type is that of the field, a tuple of several, or `None` among them for a field that may be null.
-
-    >>> check_fields({"epochs": "ten"}, {"epochs": int})
-    Traceback (most recent call last):
-    ValueError: `epochs` must be a whole number; it is 'ten'
-    """
-    if not isinstance(kept, dict):
-        raise ValueError("it is not what fitroom writes")
-    for name, kinds in fields.items():
-        allowed = kinds if isinstance(kinds, tuple) else (kinds,)
-        if name not in kept:
-            raise ValueError(f"it is not what fitroom writes: it has no `{name}`")
-        value = kept[name]
-        if not any(_is_of(value, kind) for kind in allowed):
-            words = " or ".join(_WORDS[kind] for kind in allowed)
-            raise ValueError(f"`{name}` must be {words}; it is {repr(value)[:80]}")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    if kind is None:
-        return value is None
-    if isinstance(value, bool):  # which Python takes for a number
-        return kind is bool
-    if kind is float:
-        return isinstance(value, int | float) and abs(value) < _LARGEST_NUMBER
-    if kind is int:
-        return isinstance(value, int) and abs(value) < _LARGEST_NUMBER
-    return isinstance(value, kind)
-
-
 def not_writable(folder: Path, error: OSError) -> InputError:
-    """The system's refusal as an error for people."""
+    """The error for a run folder that the system refuses to write."""
     return InputError(
         f"The run folder {folder} cannot be written: {error.strerror or error}.",
         hint="give a `run_dir` where you may write, on a disk with room",
@@ -134,7 +57,7 @@ def not_writable(folder: Path, error: OSError) -> InputError:
 
 
 def not_written(path: Path, error: OSError) -> FitroomError:
-    """A file of a run that could not be written: what was trained is in the checkpoints."""
+    """The error for a file of a run that could not be written; what was trained is in the checkpoints."""
     return FitroomError(
         f"{path} could not be written: {error.strerror or error}.",
         hint="make room on the disk, or look whether it is well, and run the same command again: what is in the "

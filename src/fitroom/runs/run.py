@@ -12,8 +12,9 @@ from fitroom.errors import InputError
 from fitroom.files.durable import read_json
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
-from fitroom.runs.place import LOCK_FILE, RUN_FILE, read_run
+from fitroom.runs import layout
 from fitroom.runs.readings import Readings, parse_finite, thin_readings
+from fitroom.runs.record import read_run
 from fitroom.runs.results import Results
 
 T = TypeVar("T")
@@ -104,32 +105,32 @@ def open_run(run_dir: str | Path) -> Run:
     >>> run.state, run.history["loss"], run.report().path  # doctest: +SKIP
     """
     folder = Path(run_dir).expanduser()
-    facts = read_run(folder / RUN_FILE)
+    facts = read_run(folder / layout.RUN_FILE)
     if facts is None:
         raise InputError(
-            f"There is no run in {folder}: it has no {RUN_FILE}.",
+            f"There is no run in {folder}: it has no {layout.RUN_FILE}.",
             hint="give the folder that `fitroom train` named, or the `run_dir` of fitroom.fit",
         )
     reader = _Reader(folder)
-    events = tuple(reader.read_lines("log.jsonl"))
+    events = tuple(reader.read_lines(layout.LOG_FILE))
     resumed = [parse_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
-    skipped = reader.read_lines("skipped.jsonl")
-    job = reader.read("job.json", dict) or {}
+    skipped = reader.read_lines(layout.SKIPPED_FILE)
+    job = reader.read(layout.JOB_FILE, dict) or {}
     return Run(
         path=folder,
         state=_find_state(folder, facts),
         facts=facts,
-        history=reader.read("history.json", _parse_history) or {},
+        history=reader.read(layout.HISTORY_FILE, _parse_history) or {},
         events=events,
         job=job,
-        plan=_parse_plan(job.get("plan")) or reader.read("plan.json", Plan.from_dict),
-        estimate=reader.read("estimate.json", Estimate.from_dict),
+        plan=_parse_plan(job.get("plan")) or reader.read(layout.PLAN_FILE, Plan.from_dict),
+        estimate=reader.read(layout.ESTIMATE_FILE, Estimate.from_dict),
         readings=thin_readings(
-            reader.read_lines("readings.jsonl"), resumed=[time for time in resumed if time is not None]
+            reader.read_lines(layout.READINGS_FILE), resumed=[time for time in resumed if time is not None]
         ),
-        results=reader.read("results.json", Results.from_dict),
+        results=reader.read(layout.RESULTS_FILE, Results.from_dict),
         skipped=tuple((str(line.get("file", "")), str(line.get("reason", ""))) for line in skipped),
-        times=reader.read("times.json", _parse_times) or {},
+        times=reader.read(layout.TIMES_FILE, _parse_times) or {},
         damaged=tuple(reader.damaged),
     )
 
@@ -175,7 +176,7 @@ def _find_state(folder: Path, facts: dict[str, Any]) -> RunState:
         return "finished"
     from fitroom.runs.lock import is_locked
 
-    match is_locked(folder / LOCK_FILE):
+    match is_locked(folder / layout.LOCK_FILE):
         case True:
             return "running"
         case None:

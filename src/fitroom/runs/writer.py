@@ -1,4 +1,4 @@
-"""When a checkpoint is due."""
+"""When a checkpoint is due, and the thread that writes it."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from fitroom.runs.checkpoint import Checkpoint, write
 
 EVERY_SECONDS = 60.0
 MOST_SHARE = 0.02
-"""The most of the time that checkpoints within an epoch may hold up training."""
+"""The largest share of the time that checkpoints within an epoch may hold up training."""
 
 
 class Cadence:
@@ -24,7 +24,7 @@ class Cadence:
     >>> cadence = Cadence(clock=clock)
     >>> [cadence.is_due() for _ in range(7)]
     [False, False, False, False, False, True, True]
-    >>> cadence.wrote(held_up_seconds=0.1)
+    >>> cadence.note_written(held_up_seconds=0.1)
     >>> cadence.is_due(), cadence.is_due(at_epoch_end=True)
     (False, True)
     """
@@ -44,7 +44,7 @@ class Cadence:
         self._last = clock()
 
     def is_due(self, *, at_epoch_end: bool = False) -> bool:
-        """Whether to write one now. To be asked once a batch, and once at an epoch's end."""
+        """Whether to write a checkpoint now. Call it once a batch, and once at an epoch's end."""
         self._num_batches += not at_epoch_end
         if at_epoch_end:
             return True
@@ -52,8 +52,8 @@ class Cadence:
             return self._num_batches >= self._every_batches
         return self._clock() - self._last >= self._every_seconds
 
-    def wrote(self, *, held_up_seconds: float) -> None:
-        """A checkpoint was taken, and training stood still so long."""
+    def note_written(self, *, held_up_seconds: float) -> None:
+        """Note that a checkpoint was taken, which held up training for so long."""
         self._num_batches = 0
         self._last = self._clock()
         self._every_seconds = max(self._asked_seconds, held_up_seconds / MOST_SHARE)
@@ -66,7 +66,7 @@ def _warn(message: str) -> None:
 class CheckpointWriter:
     """Writes checkpoints in a thread of its own: one being written and one waiting, at most.
 
-    A checkpoint that cannot be written (a full disk) is said once, and training goes on; the next one is tried again.
+    One that cannot be written (a full disk) is warned of once, and training continues; the next one is tried again.
     """
 
     def __init__(self, folder: Path, *, warn: Callable[[str], None] = _warn) -> None:
@@ -77,7 +77,7 @@ class CheckpointWriter:
         self._is_writing = False
         self._is_closed = False
         self._error: BaseException | None = None
-        self._was_warned = False
+        self._has_warned = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -87,8 +87,8 @@ class CheckpointWriter:
             return self._is_writing or self._waiting is not None
 
     def submit(self, checkpoint: Checkpoint) -> None:
-        """Hand over a checkpoint; its arrays are not copied. It takes the place of one that still waits."""
-        self._tell_errors()
+        """Queue a checkpoint; its arrays are not copied. It replaces one that still waits."""
+        self._report_errors()
         with self._changed:
             self._waiting = checkpoint
             if self._thread is None:
@@ -97,13 +97,13 @@ class CheckpointWriter:
             self._changed.notify_all()
 
     def flush(self) -> bool:
-        """Wait until all is written. Whether the last checkpoint that was handed over is on the disk."""
+        """Wait until all is written. Returns whether the last queued checkpoint is on the disk."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_writing and self._waiting is None)
-        return self._tell_errors()
+        return self._report_errors()
 
     def close(self) -> bool:
-        """Flush, and end the thread."""
+        """Flush, and end the thread. Returns what `flush` does."""
         is_written = self.flush()
         with self._changed:
             self._is_closed = True
@@ -114,21 +114,21 @@ class CheckpointWriter:
         self._is_closed = False
         return is_written
 
-    def _tell_errors(self) -> bool:
-        """Warn in the caller's thread, where filters and notebooks see it."""
+    def _report_errors(self) -> bool:
+        """Warn in the caller's thread, where filters and notebooks see it. Returns whether all went well."""
         with self._changed:
             error = self._error
         if error is None:
-            self._was_warned = False
+            self._has_warned = False
             return True
-        if not isinstance(error, OSError):  # not the disk's fault: what was handed over cannot be written at all
+        if not isinstance(error, OSError):  # not the disk's fault: this checkpoint can never be written
             self._error = None
             raise error
-        if not self._was_warned:
-            self._was_warned = True
+        if not self._has_warned:
+            self._has_warned = True
             self._warn(
-                f"A checkpoint could not be written to {self.folder}: {error.strerror or error}. Training goes on, "
-                "and the checkpoint before it is kept; make room, or a killed run goes on from there."
+                f"A checkpoint could not be written to {self.folder}: {error.strerror or error}. Training continues, "
+                "and the checkpoint before it is kept; make room, or a killed run resumes from there."
             )
         return False
 

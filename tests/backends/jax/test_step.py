@@ -27,7 +27,7 @@ from fitroom.backends.jax.train.programs import keep_programs
 from fitroom.backends.jax.train.state import read, reverse_groups, with_reversed_state
 from fitroom.backends.jax.train.stepper import JaxStepper
 from fitroom.backends.signals import defer_signals
-from fitroom.batch import Batch, cut_sizes
+from fitroom.batch import Batch, micro_batch_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
 from fitroom.keras_model.prepared import prepared
@@ -146,7 +146,7 @@ def test_variables_hold_new_values_and_old_ones_are_given_up():
 
 
 def test_a_batch_outlives_the_steps_that_it_is_given_to():
-    stepper, batch = stepper_of(dense()), dense_batch(FIRST).mapped(jax.device_put)
+    stepper, batch = stepper_of(dense()), dense_batch(FIRST).map(jax.device_put)
     for micro_batch in (FIRST, 7):
         stepper.train(batch, micro_batch)
         stepper.test(batch, micro_batch)
@@ -684,9 +684,9 @@ def test_an_estimate_is_of_the_very_program_that_is_trained_with():
     model = with_everything()
     request = StepRequest(batch_size=FIRST, card=find_card("T4"), recipe=Recipe(micro_batch=7))
     with prepared(model, request) as ready:
-        estimated = training_step(ready, cut_sizes(FIRST, 7))
+        estimated = training_step(ready, micro_batch_sizes(FIRST, 7))
         program = str(estimated.jitted.trace(*estimated.specs).jaxpr)
-    stepper, batch = stepper_of(model), dense_batch(FIRST).mapped(jax.device_put)
+    stepper, batch = stepper_of(model), dense_batch(FIRST).map(jax.device_put)
     stepper.train(batch, 7)
     (cut,) = stepper._cuts.values()
     trained = jax.jit(with_reversed_state(cut.train)).trace(read(reverse_groups(stepper._variables)), batch.data())

@@ -104,7 +104,7 @@ def test_ragged_words_and_sparse_stay_tensorflows():
     of_dataset = source_of(tf.data.Dataset.from_tensor_slices(inputs).batch(3)).peek()
     for batch in (of_arrays, of_dataset):
         assert batch.size == 3
-        part = batch.part(1, 3)
+        part = batch.slice(1, 3)
         assert part.x["ragged"].to_list() == [[2.0, 3.0], []]
         assert part.x["words"].numpy().tolist() == [b"b", b"c"]
         assert tf.sparse.to_dense(part.x["sparse"]).numpy().tolist() == np.eye(4)[1:3].tolist()

@@ -17,7 +17,7 @@ from fitroom.backends.torch.trace.platform import cpu
 from fitroom.backends.torch.trace.step import training_steps
 from fitroom.backends.torch.train import updates
 from fitroom.backends.torch.train.stepper import TorchStepper
-from fitroom.batch import Batch, cut_sizes
+from fitroom.batch import Batch, micro_batch_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import ModelError, StateLostError
 from fitroom.keras_model.prepared import prepared
@@ -170,7 +170,7 @@ def test_modules_of_pytorch_are_taken_back_too():
     stepper = TorchStepper(model)
     stepper.train(dense_batch(FIRST), 7)
     assert int(norm.num_batches_tracked) == 1
-    means = [part.x.mean(axis=0) * part.size / FIRST for part in dense_batch(FIRST).parts(7)]
+    means = [part.x.mean(axis=0) * part.size / FIRST for part in dense_batch(FIRST).micro_batches(7)]
     np.testing.assert_allclose(norm.running_mean.numpy(), 0.1 * sum(means), rtol=1e-4, atol=1e-7)
     before = [buffer.clone() for buffer in module.buffers()] + [torch.get_rng_state()]
     model.get_layer("between").passes_left = 2
@@ -276,7 +276,7 @@ def traced_peak(model, batch_size, micro_batch):
     recipe = Recipe(micro_batch=micro_batch)
     request = StepRequest(batch_size=batch_size, card=find_card("T4"), recipe=recipe)
     with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
-        steps = training_steps(ready, cpu(), cut_sizes(batch_size, micro_batch))
+        steps = training_steps(ready, cpu(), micro_batch_sizes(batch_size, micro_batch))
     events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
     start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)
     sizes = [(buffer, buffer.size_bytes if made else -buffer.size_bytes) for buffer, made in events[start:]]

@@ -68,5 +68,5 @@ class FakeStepper:
         """Nothing to drop: nothing is cached."""
 
     def _take(self, batch: Batch, micro_batch: int, sample_bytes: int) -> None:
-        for part in batch.parts(micro_batch):
+        for part in batch.micro_batches(micro_batch):
             self._memory.free(self._memory.allocate(part.size * sample_bytes))

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.planning.option import Speed
 from fitroom.planning.roofline.work import KINDS, Array, Work, count_work
@@ -132,7 +132,7 @@ class StepTime:
         times: Array = 1 + self._work.backward
         for segment in segments:
             times = times + self._count_recomputed(segment)
-        num_micro_batches = len(cut_sizes(batch_size, micro_batch))
+        num_micro_batches = len(micro_batch_sizes(batch_size, micro_batch))
         work = batch_size * (times @ self._ideal_seconds(precision))
         return np.concatenate(
             [work, [self._weight_seconds(num_micro_batches), num_micro_batches * (times @ self._num_kernels), 1]]

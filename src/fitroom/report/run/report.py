@@ -3,16 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fitroom.files.durable import written_whole
+from fitroom.files.durable import open_atomic
 from fitroom.report.run.page import render_run_page
 from fitroom.report.shared.templates import render
+from fitroom.runs.layout import REPORT_FILE
 from fitroom.runs.place import not_writable
 from fitroom.runs.run import Report, Run, open_run
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-
-REPORT_FILE = "report.html"
 
 
 def write_report(run_dir: str | Path) -> Path:
@@ -26,7 +25,7 @@ def write_page(run: Run) -> Path:
     # The name of an image file may hold bytes that are no text.
     page = render_run_page(run).encode("utf-8", "backslashreplace")
     try:
-        with written_whole(path) as file:
+        with open_atomic(path) as file:
             file.write(page)
     except OSError as error:
         raise not_writable(run.path, error) from error

@@ -12,7 +12,7 @@ from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
 from fitroom.backends.jax.trace.measure import measure_timeline
 from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
 from fitroom.keras_model.prepared import prepared
@@ -98,7 +98,7 @@ def _further_batches(model: Any, request: StepRequest) -> int:
 def _sizes(request: StepRequest) -> list[int]:
     """The sizes of the micro-batches; empty where the batch stays whole."""
     micro_batch = request.recipe.micro_batch or request.batch_size
-    return cut_sizes(request.batch_size, micro_batch) if micro_batch < request.batch_size else []
+    return micro_batch_sizes(request.batch_size, micro_batch) if micro_batch < request.batch_size else []
 
 
 def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:

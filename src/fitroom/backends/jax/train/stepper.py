@@ -27,7 +27,7 @@ from fitroom.backends.jax.train.state import (
 )
 from fitroom.backends.jax.train.transfer import Transfer
 from fitroom.backends.signals import defer_signals
-from fitroom.batch import Batch, StepName, cut_sizes
+from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import StateLostError
 from fitroom.keras_model.build import build
 from fitroom.keras_model.objective import Objective
@@ -113,12 +113,12 @@ class JaxStepper:
         """One batch of `predict`."""
         if not all(layer.built for layer in self.model._flatten_layers()):
             with keras.StatelessScope():
-                self.model(batch.part(0, 1).x)
+                self.model(batch.slice(0, 1).x)
         if not self._variables:  # nothing was trained or evaluated by this stepper
             self._programs = cached_programs(self.model)
         variables = (self.model.trainable_variables, self.model.non_trainable_variables)
         state, found = read(variables), []
-        parts = batch.parts(micro_batch)
+        parts = batch.micro_batches(micro_batch)
         for part in parts:
             outputs, non_trainable = self._outputs(state, part)
             found.append(outputs)
@@ -131,7 +131,7 @@ class JaxStepper:
         """The outputs of `predict_step` for a state, on the host, and the variables that it changed."""
         if self._jit is None:
             self._jit = fitroom_jits(self.model)
-        data = batch.mapped(jax.device_put).data()
+        data = batch.map(jax.device_put).data()
         step = self.model.predict_step
         if self._jit:
             step = self._programs.get("predict", step, state, data)
@@ -164,7 +164,7 @@ class JaxStepper:
         if key not in self._cuts:
             self.objective.check_can_cut(of)
             self.objective.try_losses(batch, self.predict)
-            sizes = cut_sizes(batch.size, micro_batch)
+            sizes = micro_batch_sizes(batch.size, micro_batch)
             unrolled = jax.default_backend() == "cpu" and len(sizes) <= MOST_UNROLLED
             self._cuts[key] = MicroBatchStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
         return self._cuts[key]

@@ -62,4 +62,4 @@ class Transfer:
 
 
 def _put(batch: Batch) -> Batch:
-    return batch.mapped(jax.device_put)
+    return batch.map(jax.device_put)

@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.train.pinned import Pinned
-from fitroom.batch import Batch, cut_sizes, leaves
+from fitroom.batch import Batch, leaves, micro_batch_sizes
 
 HOST = "CPU:0"
 
 
 def as_tensors(batch: Batch) -> Batch:
     """The batch as tensors of the host, from where a program takes what it needs when it needs it."""
-    return batch.mapped(as_tensor)
+    return batch.map(as_tensor)
 
 
 def as_tensor(array: Any) -> Any:
@@ -29,13 +29,13 @@ def as_tensor(array: Any) -> Any:
 def cut(batch: Batch, micro_batch: int) -> list[Batch]:
     """The parts of a batch, where the batch is: left to itself TensorFlow would cut it on the card, all of it there."""
     with tf.device(_device_of(next(leaves(batch.x)))):
-        return batch.parts(micro_batch)
+        return batch.micro_batches(micro_batch)
 
 
 def first_part(batch: Batch, micro_batch: int) -> Batch:
     """The first of them alone."""
     with tf.device(_device_of(next(leaves(batch.x)))):
-        return batch.part(0, cut_sizes(batch.size, micro_batch)[0])
+        return batch.slice(0, micro_batch_sizes(batch.size, micro_batch)[0])
 
 
 def is_of_arrays(batch: Batch) -> bool:

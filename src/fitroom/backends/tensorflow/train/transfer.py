@@ -43,7 +43,7 @@ class Feed:
     def expect(self, batch: Batch) -> Batch:
         """The batch as the host should hold it until its turn comes, after those that were expected before."""
         with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
-            batch = batch.mapped(self._held)
+            batch = batch.map(self._held)
         self.coming.add(batch)
         return batch
 
@@ -61,7 +61,7 @@ class Feed:
         """Begin to copy a part, the one of this number in its batch, beside what the card is given to do next."""
         self.drop()
         if self.device is not None and _is_dense(part := as_tensors(part)):
-            self._copy = _Copy(batch, number, part.mapped(self._on_its_way))
+            self._copy = _Copy(batch, number, part.map(self._on_its_way))
 
     def take(self, batch: Batch, number: int, part: Batch) -> Batch:
         """The part on the device if it was copied, else as it is."""
@@ -91,7 +91,7 @@ class Feed:
         device = self.device
         if device is None or not _is_dense(part):
             return None
-        return part.mapped(lambda array: _copied(_twin(array), device))
+        return part.map(lambda array: _copied(_twin(array), device))
 
     def drop(self) -> None:
         """Give back what was copied and not taken."""
@@ -130,7 +130,7 @@ class _Copy:
         """All of it, as soon as it is there; None where the card has no room."""
         arrived = [array.arrived() for array in _arrays_of(self._arriving)]
         has_room = all(array is not None for array in arrived)
-        return self._arriving.mapped(lambda array: array.arrived()) if has_room else None
+        return self._arriving.map(lambda array: array.arrived()) if has_room else None
 
 
 class _Here:

@@ -8,7 +8,7 @@ from fitroom.backends.torch.trace.measure import check_card, measure_peak_bytes
 from fitroom.backends.torch.trace.platform import cuda
 from fitroom.backends.torch.trace.step import RecordedSteps, predict_steps, training_steps
 from fitroom.backends.torch.trace.symbolic import fake_device
-from fitroom.batch import cut_sizes
+from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.cards.overhead import context_bytes
 from fitroom.cards.vendor import check_nvidia
@@ -44,7 +44,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     check_nvidia(request.card)
-    parts = cut_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
+    parts = micro_batch_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
     with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)

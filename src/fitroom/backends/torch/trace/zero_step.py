@@ -68,7 +68,7 @@ class MicroBatchStep(TorchStep):
 
         def put(part: Batch) -> Batch:
             observer.micro_batch_begins()
-            return part.mapped(lambda spec: _zeros(spec, device, observer))
+            return part.map(lambda spec: _zeros(spec, device, observer))
 
         return _ObservedStepper(self.model, put, observer, self.remat)
 
@@ -82,7 +82,7 @@ class MicroBatchStep(TorchStep):
     def micro_batches(self) -> list[Batch]:
         """The micro-batches, as structures of TensorSpec."""
         x, y = self.specs
-        return [Batch(x=x, y=y).mapped(partial(_resized, size=size)) for size in self.sizes]
+        return [Batch(x=x, y=y).map(partial(_resized, size=size)) for size in self.sizes]
 
 
 class _ObservedStepper(TorchStepper):

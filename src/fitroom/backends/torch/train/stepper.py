@@ -95,8 +95,8 @@ class TorchStepper:
         rollback = self._rollback or Rollback(self.model)
         self._set_mode(training=False)
         with rollback.all_or_nothing(), torch.no_grad():
-            outputs = [self._outputs(part) for part in batch.parts(micro_batch)]
-        return join_parts(outputs, [part.size for part in batch.parts(micro_batch)])
+            outputs = [self._outputs(part) for part in batch.micro_batches(micro_batch)]
+        return join_parts(outputs, [part.size for part in batch.micro_batches(micro_batch)])
 
     def _outputs(self, part: Batch) -> Any:
         outputs = self.model.predict_step(self._put(part).data())
@@ -132,7 +132,7 @@ class TorchStepper:
 
     def _micro_batches(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
         """The micro-batches of a batch. Raises ModelError where there are several and the step needs a whole batch."""
-        parts = batch.parts(micro_batch)
+        parts = batch.micro_batches(micro_batch)
         if len(parts) > 1:
             self.objective.check_can_cut(step)
             self.objective.try_losses(batch, self.predict)

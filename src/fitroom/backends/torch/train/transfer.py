@@ -12,7 +12,7 @@ from fitroom.batch import Batch
 
 def put_on_device(batch: Batch) -> Batch:
     """Transfer a batch to the device on which Keras computes."""
-    return batch.mapped(_on_device)
+    return batch.map(_on_device)
 
 
 def pin(batch: Batch) -> Batch:
@@ -20,7 +20,7 @@ def pin(batch: Batch) -> Batch:
     if not torch.cuda.is_available():
         return batch
     try:
-        return batch.mapped(_pinned)
+        return batch.map(_pinned)
     except (RuntimeError, MemoryError):  # page-locked memory is scarce
         return batch
 

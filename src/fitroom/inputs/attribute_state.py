@@ -1,7 +1,7 @@
-"""The state that a dataset keeps in its own attributes, so that a run that goes on gets the same batches.
+"""The state that a dataset keeps in its own attributes, so that a resumed run gets the same batches.
 
 Three kinds are known: random generators, orders (each of the numbers 0 to n-1 once), and plain values that changed
-since training began, such as a count of epochs. Data themselves are not kept: they come from the user's script again.
+since training began, such as a count of epochs. Data themselves are not captured: the user's script makes them again.
 """
 
 import random
@@ -15,14 +15,14 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def plain_values(holder: Any) -> dict[str, Any]:
-    """Attributes that are numbers, words or None."""
+    """The attributes that are numbers, texts or None."""
     attributes = _attributes(holder).items()
     found = {name: value.item() if isinstance(value, np.number) else value for name, value in attributes}
     return {name: value for name, value in found.items() if type(value) in _PLAIN}
 
 
 def changes(holder: Any, before: dict[str, Any]) -> dict[str, Any]:
-    """Plain attributes that differ from what they were, and the states of random generators."""
+    """The plain attributes that differ from `before`, and the states of random generators."""
     nothing = object()
     now = plain_values(holder)
     changed = {name: value for name, value in now.items() if before.get(name, nothing) != value or name not in before}
@@ -31,12 +31,12 @@ def changes(holder: Any, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def orders(holder: Any) -> dict[str, Any]:
-    """Attributes that say in which order samples come, as arrays."""
+    """The attributes that are an order of samples, as arrays."""
     return {name: np.array(value) for name, value in _attributes(holder).items() if _is_order(value)}
 
 
 def restore(holder: Any, saved: dict[str, Any], saved_orders: dict[str, Any] | None = None) -> None:
-    """Give the attributes their values again; those that are gone from the user's class are left out."""
+    """Set the attributes to saved values; generators that the user's class no longer has are left out."""
     attributes = _attributes(holder)
     attributes.update(saved["plain"])
     for name, state in saved["generators"].items():

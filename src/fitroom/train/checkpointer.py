@@ -1,10 +1,9 @@
-"""Between the loop of training and a run folder: checkpoints on the way, and everything back when a run goes on."""
+"""The hooks of the training loop for checkpoints: none, or those that write a run folder and resume from it."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,20 @@ import numpy as np
 from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
 from fitroom.events import Events
 from fitroom.files.durable import load_weights
+from fitroom.files.field_types import check_fields
 from fitroom.files.values import decode, encode
 from fitroom.inputs import Source, randomness
-from fitroom.inputs.prefetch import Prefetched
-from fitroom.keras_model.fingerprint import current_versions, given_learning_rate, model_fingerprint
+from fitroom.inputs.prefetch import PrefetchedBatch
 from fitroom.keras_model.loading.keras_archive import damage_of
-from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
 from fitroom.runs.callbacks import CallbackStates
 from fitroom.runs.capture import capture_state, restore_state
 from fitroom.runs.checkpoint import Checkpoint, Found, read_latest
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.interrupts import Interrupts
-from fitroom.runs.place import RUN_FILE, check_fields
+from fitroom.runs.layout import RUN_FILE
 from fitroom.runs.writer import Cadence, CheckpointWriter
 from fitroom.train.fresh_start import IN_THE_WAY
-from fitroom.train.loop import Keeper, Position, as_floats
+from fitroom.train.logs import as_floats
 from fitroom.train.transaction import Transaction
 
 _FACTS: dict[str, Any] = {
@@ -42,11 +39,58 @@ _FACTS: dict[str, Any] = {
     "source": dict,
 }
 _PLAIN = "plain"
-"""Of the names of arrays that were among the facts."""
+"""The prefix of the names of arrays that were among the facts."""
 
 
-class RunKeeper(Keeper):
-    """The run in one folder, while this process trains it."""
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far a run is: the epoch and the number in it of the next batch to train, both from 0."""
+
+    epoch: int
+    batch: int
+
+
+class Checkpointer:
+    """The hooks that the training loop calls. These do nothing; `RunCheckpointer` writes checkpoints.
+
+    In the order of a training: `start_position`, `before_train_begin`, Keras's `on_train_begin`, `after_train_begin`,
+    `restore` (only to resume), then for each epoch `after_open`, `after_batch` and `after_epoch`.
+    """
+
+    records = False
+    """Whether it needs the state of the source after each batch."""
+
+    last_logs: Mapping[str, Any] = MappingProxyType({})
+    """The logs of the last batch that an unfinished run had trained in its epoch."""
+
+    def start_position(self) -> Position | None:
+        """How far an unfinished run was, or None where there is none."""
+        return None
+
+    def before_train_begin(self) -> None:
+        """Before `on_train_begin` of the callbacks."""
+
+    def after_train_begin(self, position: Position) -> None:
+        """After `on_train_begin` of the callbacks; `position` is that of the first batch."""
+
+    def restore(self) -> None:
+        """Restore the state of the unfinished run: model, callbacks, random generators, source."""
+
+    def after_open(self) -> None:
+        """After the source was opened for an epoch, before its first batch is made."""
+
+    def after_batch(self, position: Position, batch: PrefetchedBatch, logs: Mapping[str, Any]) -> None:
+        """After a batch was trained and `on_train_batch_end` was called; `position` is that of the next one."""
+
+    def after_epoch(self, position: Position) -> None:
+        """After an epoch, its validation and `on_epoch_end` of the callbacks."""
+
+    def on_out_of_memory(self, error: OutOfMemoryError) -> None:
+        """Training ends with this error, which may be completed here."""
+
+
+class RunCheckpointer(Checkpointer):
+    """Writes checkpoints of a training into its run folder, and resumes the run from the last one."""
 
     records = True
 
@@ -75,9 +119,12 @@ class RunKeeper(Keeper):
         if found is not None:
             _check_facts(found)
         if self.is_finished:
-            self._look_at_end(epochs)
+            self._check_finished(epochs)
         elif found is None and folder.progress == "unfinished" and folder.has_history:
-            self._tell("checkpoint missing", f"no checkpoint is left in {folder.checkpoints}: training begins anew.")
+            self._tell(
+                "checkpoint missing",
+                f"no checkpoint is left in {folder.checkpoints}: training starts anew.",
+            )
         self._drawn: dict[str, Any] | None = None
 
     @property
@@ -85,10 +132,10 @@ class RunKeeper(Keeper):
         """Whether there is nothing left to train."""
         return self.folder.progress == "finished"
 
-    def _look_at_end(self, epochs: int) -> None:
-        """Whether a finished run has all that it ended with. What is missing is made again from the checkpoints."""
+    def _check_finished(self, epochs: int) -> None:
+        """Check that a finished run has its model and last checkpoint; reopen it where one is damaged or missing."""
         folder = self.folder
-        assert folder.kept is not None
+        assert folder.record is not None
         damage = damage_of(folder.model_file)
         if self.checkpoint is None:
             has_model = f"{folder.model_file} cannot be used either: {damage}" if damage else "its model is whole"
@@ -96,7 +143,7 @@ class RunKeeper(Keeper):
                 f"The run in {folder.path} is finished, but has no checkpoint left; {has_model}.",
                 hint=f"another `run_dir` trains anew{'' if damage else f'; or load {folder.model_file} with Keras'}",
             )
-        done, facts = folder.kept["epochs"], self.checkpoint.facts
+        done, facts = folder.record["epochs"], self.checkpoint.facts
         if facts["epoch"] < done and not facts["stopped"]:
             said = f"The run in {folder.path} was finished, but its last checkpoint is damaged or missing"
             if epochs < done:
@@ -107,20 +154,20 @@ class RunKeeper(Keeper):
             folder.reopen()
             self._tell("model damaged", f"{folder.model_file} is made again from the last checkpoint: {damage}.")
 
-    def starts_at(self) -> Position | None:
-        """Where the last checkpoint was taken."""
+    def start_position(self) -> Position | None:
+        """The position of the last checkpoint."""
         if self.checkpoint is None:
             return None
         return Position(epoch=self.checkpoint.facts["epoch"], batch=self.checkpoint.facts["batch"])
 
-    def begins(self) -> None:
-        """Files of callbacks are appended to when the run goes on."""
+    def before_train_begin(self) -> None:
+        """Have callbacks append to their files where the run is resumed."""
         if self.checkpoint is not None:
             self.states.continue_files(self._facts()["callbacks"])
 
-    def begun(self, position: Position) -> None:
-        """What a new run begins with is kept at once: a kill in its first minute changes nothing either."""
-        self.states.begun()
+    def after_train_begin(self, position: Position) -> None:
+        """Write the first checkpoint of a new run, so that a kill in its first minute loses nothing either."""
+        self.states.record_start()
         if self.checkpoint is None:
             self._take(position, self.source.state(), {})
             self.writer.flush()
@@ -129,10 +176,10 @@ class RunKeeper(Keeper):
         else:
             is_over = position.epoch >= self.epochs
             words = "its end" if is_over else f"batch {position.batch + 1} of epoch {position.epoch + 1}"
-            self._tell("resumed", f"going on with the run in {self.folder.path} at {words}.", epoch=position.epoch)
+            self._tell("resumed", f"resuming the run in {self.folder.path} at {words}.", epoch=position.epoch)
 
     def restore(self) -> None:
-        """Everything as it was when the checkpoint was taken."""
+        """Restore model, callbacks, history, sizes, random generators and source from the checkpoint."""
         assert self.checkpoint is not None
         facts, arrays = self._facts(), self.checkpoint.arrays
         restore_state(self.model, arrays)
@@ -148,46 +195,46 @@ class RunKeeper(Keeper):
         self.model.stop_training = facts["stopped"]
         randomness.restore(facts["random"])
         self.source.restore(facts["source"])
-        # Between epochs nothing is made ahead: what the source draws when it begins one is training's next draw, too.
+        # Between epochs nothing is prefetched: what the source draws when it begins one is training's next draw, too.
         self._drawn = facts["random"] if facts["batch"] else None
         self.last_logs = facts.get("logs", {})  # older checkpoints have none
 
-    def opened(self) -> None:
-        """The source has brought back what it makes batches with; what training draws from is further on."""
+    def after_open(self) -> None:
+        """Restore the generators that training draws from: they are ahead of those that the source has restored."""
         if self._drawn is not None:
             randomness.restore_frameworks(self._drawn)
             self._drawn = None
 
-    def batch_done(self, position: Position, batch: Prefetched, logs: Mapping[str, Any]) -> None:
-        """Take a checkpoint when one is due, or when a signal came."""
+    def after_batch(self, position: Position, batch: PrefetchedBatch, logs: Mapping[str, Any]) -> None:
+        """Take a checkpoint when one is due; after a signal take one and stop."""
         if self.interrupts.signal_number is not None:
             self._take(position, batch.state, logs)
             self._stop()
         elif self.cadence.is_due() and not self.writer.is_busy:
             self._take(position, batch.state, logs)
 
-    def epoch_done(self, position: Position) -> None:
-        """Take a checkpoint, and write the history for people."""
+    def after_epoch(self, position: Position) -> None:
+        """Take a checkpoint and write the history file."""
         self._take(position, self.source.state(), {})
         self.folder.write_history(self.model.history.history)
         if self.interrupts.signal_number is not None:
             self._stop()
 
-    def gave_up(self, error: OutOfMemoryError) -> None:
-        """Memory ran out for good in this process. Where a fresh one may go on, it is to begin as the error says."""
+    def on_out_of_memory(self, error: OutOfMemoryError) -> None:
+        """Record the micro-batch that a fresh process is to start with, where the error names one."""
         if error.fresh_start is None or not self.folder.ask_fresh_start(error.fresh_start):
             return
         error.fresh_start = replace(error.fresh_start, is_kept=True)
         size = error.fresh_start.micro_batch
         error.hint = (
-            f"{IN_THE_WAY}: the same call again, in a fresh process, goes on from the last checkpoint with micro-batch "
+            f"{IN_THE_WAY}: the same call again, in a fresh process, resumes from the last checkpoint with micro-batch "
             f"{size}"
         )
 
     def finish(self) -> None:
-        """The model as a file that plain Keras loads; or from it, where the run was done before.
+        """Save the model as a file that plain Keras loads; load it, where the run was finished before.
 
-        It is as the user built it here, whatever precision the training had.
+        The model is in its own precision here, whatever precision the training had.
         """
         if self.is_finished:
             self._load_finished()
@@ -206,7 +253,7 @@ class RunKeeper(Keeper):
             )
 
     def _load_finished(self) -> None:
-        """At the end an average of the weights may have taken their place."""
+        """Load the saved weights: an average of the weights may have replaced them when training ended."""
         try:
             load_weights(self.model, self.folder.model_file)
         except Exception as error:
@@ -217,12 +264,12 @@ class RunKeeper(Keeper):
             ) from error
 
     def restore_finished(self) -> None:
-        """The history and the state of a run that is done."""
-        self.begins()
+        """Restore the history and the state of a run that needs no more training."""
+        self.before_train_begin()
         self.callbacks.on_train_begin()
         self.restore()
         self.folder.write_history(self.model.history.history)  # the file may be torn; the checkpoint has it whole
-        self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs goes on with it.")
+        self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs resumes it.")
 
     def close(self) -> None:
         """Wait for the last checkpoint."""
@@ -252,10 +299,10 @@ class RunKeeper(Keeper):
             plain,
         )
         arrays |= capture_state(self.model)
-        # The facts may hold arrays that somebody goes on writing to.
+        # The facts may hold arrays that their owner keeps writing to.
         arrays |= {f"{_PLAIN}/{number}": np.array(array) for number, array in enumerate(plain)}
         self.writer.submit(Checkpoint(arrays=arrays, facts=facts))
-        self.cadence.wrote(held_up_seconds=time.monotonic() - started)
+        self.cadence.note_written(held_up_seconds=time.monotonic() - started)
 
     def _facts(self) -> dict[str, Any]:
         assert self.checkpoint is not None
@@ -273,7 +320,7 @@ class RunKeeper(Keeper):
         assert number is not None
         is_saved = self.writer.flush()
         self.folder.mark("interrupted")
-        hint = f"the same call again goes on from here: run_dir={str(self.folder.path)!r}"
+        hint = f"the same call again resumes from here: run_dir={str(self.folder.path)!r}"
         saved = "all of it saved" if is_saved else "which could not be saved: the checkpoint before it is kept"
         self._tell("interrupted", f"stopped after a whole batch, {saved}; {hint}.")
         raise RunInterrupted("Training was stopped by a signal.", signal_number=number, hint=hint)
@@ -282,107 +329,19 @@ class RunKeeper(Keeper):
         self.events.tell(kind, said, **facts)
 
 
-@contextmanager
-def kept_run(
-    run_dir: str | Path, events: Events, *, every_seconds: float, every_batches: int | None
-) -> Iterator["OpenedRun"]:
-    """Take hold of a run folder for the time of a training."""
-    with RunFolder.opened(run_dir) as folder, Interrupts() as interrupts:
-        events.write = folder.log
-        opened = OpenedRun(
-            folder, interrupts, events, Cadence(every_batches=every_batches, every_seconds=every_seconds)
-        )
-        try:
-            yield opened
-        finally:
-            if opened.keeper is not None:
-                opened.keeper.close()
-
-
-class OpenedRun:
-    """A run folder before it is known what the run is: its seed decides in which order the data come."""
-
-    def __init__(self, folder: RunFolder, interrupts: Interrupts, events: Events, cadence: Cadence) -> None:
-        self.folder, self.interrupts, self.events, self.cadence = folder, interrupts, events, cadence
-        self.keeper: RunKeeper | None = None
-
-    @property
-    def seed(self) -> int | None:
-        """Of the run that is there."""
-        if self.folder.kept is None:
-            return None
-        seed = self.folder.kept.get("seed")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
-            raise InputError(
-                f"{self.folder.path / RUN_FILE} cannot be read: `seed` must be a whole number; it is {seed!r:.80}.",
-                hint="bring it back from a backup, or give another `run_dir`",
-            )
-        return seed
-
-    def plan_for(self, budget: Any) -> Plan | None:
-        """The plan of the run that is there, if it was made for the same budget."""
-        is_same = self.folder.kept is not None and self.folder.kept.get("budget") == budget
-        return self.folder.read_plan() if is_same else None
-
-    def begin(
-        self,
-        *,
-        model: Any,
-        source: Source,
-        transaction: Transaction,
-        callbacks: Any,
-        epochs: int,
-        seed: int,
-        recipe: Recipe,
-        plan: Plan | None,
-        budget: Any,
-    ) -> RunKeeper:
-        """Say what the run is; refuses a folder of another one."""
-        self.folder.begin(
-            {
-                "model": model_fingerprint(model),
-                "data": source.fingerprint,
-                "batch_size": source.batch_size,
-                "backend": transaction.backend.name,
-                "epochs": epochs,
-                "seed": seed,
-                "recipe": recipe.to_dict(),
-                "budget": budget,
-                "versions": current_versions(),
-                "learning_rate": given_learning_rate(model),
-            }
-        )
-        if plan is not None and self.folder.progress != "finished":
-            self.folder.write_plan(plan)
-        for note in self.folder.notes:
-            self.events.tell("run folder", note)
-        self.keeper = RunKeeper(
-            self.folder,
-            self.interrupts,
-            self.cadence,
-            self.events,
-            model=model,
-            source=source,
-            transaction=transaction,
-            callbacks=callbacks,
-            epochs=epochs,
-        )
-        return self.keeper
-
-
 def _check_facts(found: Found) -> None:
-    """Refuse a checkpoint that is whole and yet not what a run writes."""
+    """Refuse a checkpoint whose checksums match, but which lacks fields that a run writes."""
     try:
         check_fields(found.checkpoint.facts, _FACTS)
     except ValueError as error:
         raise InputError(
             f"The checkpoint {found.path} cannot be used: {error}.",
-            hint="bring it back from a backup, or give another `run_dir`",
+            hint="restore it from a backup, or give another `run_dir`",
         ) from None
 
 
 def _as_numbers(history: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """On JAX and TensorFlow Keras keeps the frameworks' scalars; a metric may give several, a callback a text."""
+    """A history as JSON: on JAX and TensorFlow it has scalars of the framework, and a metric may give a list."""
     return {name: [_as_number(value) for value in values] for name, values in history.items()}
 
 
