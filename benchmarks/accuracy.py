@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from card_queue import Room, run_side_by_side
+from card_queue import MemoryPool, run_side_by_side
 from cases import CASES, PROBES, Case
 
 HERE = Path(__file__).parent
@@ -89,7 +89,7 @@ def measure(arguments: argparse.Namespace) -> None:
         learnt_from = arguments.probes or case.half == "tune"
         return measure_in_child(case, rough_bytes(case), arguments.records if learnt_from else None)
 
-    room = Room(arguments.room * 2**30)
+    room = MemoryPool(arguments.room * 2**30)
     failed = []
     for workers in (arguments.workers, 1):
         for result in run_side_by_side(todo, work, rough_bytes, room=room, workers=workers):
@@ -145,7 +145,7 @@ def cap(arguments: argparse.Namespace) -> None:
         return required_bytes[case.name] + CONTEXT_BYTES
 
     todo.sort(key=needed_bytes, reverse=True)
-    room = Room(arguments.room * 2**30)
+    room = MemoryPool(arguments.room * 2**30)
     for result in run_side_by_side(todo, work, needed_bytes, room=room, workers=arguments.workers):
         append_line(arguments.out / file, result)
         print(json.dumps(result)[:600], flush=True)
@@ -162,7 +162,7 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def rough_bytes(case: Case) -> int:
-    """Room for a case on the card, with autotuning; ample, since a measurement must not be squeezed."""
+    """MemoryPool for a case on the card, with autotuning; ample, since a measurement must not be squeezed."""
     if case.model in ("MLP", "LSTM", "Transformer"):
         return 10 * 2**30
     narrow = 1.0 if case.precision == "float32" else 0.6

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Room:
+class MemoryPool:
     """Bytes of the card, lent and given back."""
 
     def __init__(self, total_bytes: int) -> None:
@@ -35,7 +35,7 @@ def run_side_by_side(
     work: Callable[[Item], Result],
     needed_bytes: Callable[[Item], int],
     *,
-    room: Room,
+    room: MemoryPool,
     workers: int,
 ) -> Iterator[Result]:
     """Results as they come."""

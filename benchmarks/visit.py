@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).parent))
-from card_queue import Room
+from card_queue import MemoryPool
 from kernels import chosen_into, put_together, taken_from
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--room", type=float, default=ROOM_BYTES / GIB, help="GiB of the card to use at once")
     arguments = parser.parse_args()
     pythons = dict(each.split("=", 1) for each in arguments.python)
-    visit = Visit(arguments.out.resolve(), pythons, Room(int(arguments.room * GIB)))
+    visit = Visit(arguments.out.resolve(), pythons, MemoryPool(int(arguments.room * GIB)))
     for phase in json.loads(arguments.visit.read_text()):
         visit.go_through(phase)
 
@@ -73,7 +73,7 @@ class Task:
 class Visit:
     """One stretch of time with a card."""
 
-    def __init__(self, out: Path, pythons: dict[str, str], room: Room) -> None:
+    def __init__(self, out: Path, pythons: dict[str, str], room: MemoryPool) -> None:
         self._out, self._pythons, self._room = out, pythons, room
         self._begun = time.monotonic()
         self._telling = threading.Lock()

@@ -13,7 +13,7 @@ from fitroom.errors import InputError, ModelError, NothingFitsError
 from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import difference, model_digest
 from fitroom.planning.planner import Planner, Question
-from fitroom.planning.room import Room
+from fitroom.planning.room import MemoryPool
 from fitroom.train.planned import recipes_of
 from sample_estimates import small_estimate
 
@@ -83,7 +83,7 @@ class Scripted:
 
 
 def planner(budget_bytes, model=None, *, scripted=None, gpu="L4", **asked):
-    room = Room(budget=Budget(bytes=budget_bytes, source="given"), card=find_card(gpu))
+    room = MemoryPool(budget=Budget(bytes=budget_bytes, source="given"), card=find_card(gpu))
     question = Question(model=model or residual_net(), **{"batch_size": 64} | asked)
     return Planner(question, room, lambda text: None, scripted or Scripted())
 

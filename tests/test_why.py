@@ -8,7 +8,7 @@ import pytest
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.planning.memory import Memory
-from fitroom.planning.room import Room
+from fitroom.planning.room import MemoryPool
 from fitroom.planning.search import Search
 from fitroom.planning.subject import Subject
 from fitroom.planning.variant import Variant
@@ -56,7 +56,7 @@ def search_of(seconds, *, usable_mib=450, variants=(FLOAT32,), spares_statistics
     return Search(
         subjects=subjects,
         own=FLOAT32,
-        room=Room(budget=Budget(bytes=int(usable_mib * MIB / 0.97), source="given"), card=find_card("L4")),
+        room=MemoryPool(budget=Budget(bytes=int(usable_mib * MIB / 0.97), source="given"), card=find_card("L4")),
         estimate=lambda candidate: replace(
             small_estimate(), required_bytes=candidate.counted_bytes, peak_bytes=candidate.counted_bytes
         ),

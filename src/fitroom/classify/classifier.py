@@ -9,7 +9,7 @@ from typing import Any
 from fitroom.backends.choose import installed_backends
 from fitroom.classify import records
 from fitroom.classify.options import OWN_WEIGHTS, resume_command
-from fitroom.data.walk import files_below
+from fitroom.data.files import files_below
 from fitroom.errors import InputError, ModelError
 
 
