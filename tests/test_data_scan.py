@@ -117,7 +117,7 @@ def test_a_file_without_permission_is_skipped(tmp_path):
 
 LOOKS = """
 import os, sys
-from fitroom.classify.classifier import picture_files
+from fitroom.classify.classifier import list_image_files
 from fitroom.data import images
 from pathlib import Path
 images(sys.argv[2], image_size=8)  # all is imported now
@@ -125,7 +125,7 @@ if os.getuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 for one in images(sys.argv[1], image_size=8, validation=0.5).skipped:
     print(one.file.name, one.reason)
-print(len(picture_files([Path(sys.argv[1])])))
+print(len(list_image_files([Path(sys.argv[1])])))
 """
 
 

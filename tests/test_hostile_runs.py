@@ -91,7 +91,7 @@ def test_an_honest_resume_names_what_was_recorded_and_nothing_else_will_do(folde
     write_job(folder, job_of(model="net.py:make_model", unsafe=True))
     given = {"backend": None, "model": "net.py:make_model", "unsafe": True, "run_dir": "run"}
     assert choose_run(given, given, resume=True).options["model"] == "net.py:make_model"
-    for other, said in (({"model": "other.py:make"}, "it was begun with --model net.py:make_model"), ({}, "asks to")):
+    for other, said in (({"model": "other.py:make"}, "it was started with --model net.py:make_model"), ({}, "asks to")):
         wrong = {"backend": None, "unsafe": True, "run_dir": "run"} | other
         with pytest.raises(InputError, match=said):
             choose_run(wrong, wrong, resume=True)

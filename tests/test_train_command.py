@@ -92,7 +92,7 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
         assert job["recipe"]["micro_batch"] is None
         assert job["plan"]["recipe"]["micro_batch"] == 8
         assert job["recipe_why"] == job["plan"]["why"]
-        assert "what it changes about the result: nothing" in done.stderr
+        assert "effect on the result: nothing" in done.stderr
         assert 'data-chart="frontier"' in (run / "report.html").read_text()
         assert read(run / "estimate.json")["fits"]
         assert "limit_bytes" in (run / "readings.jsonl").read_text()
@@ -148,7 +148,7 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
     )
     other = fitroom(place, *command, "--run-dir", "runs/killed", "--batch-size", "16", "--no-augment")
     assert other.returncode == 1
-    assert "begun with --batch-size 8, --augment; now it is --batch-size 16, --no-augment" in other.stderr
+    assert "started with --batch-size 8, --augment; now it is --batch-size 16, --no-augment" in other.stderr
 
 
 @pytest.mark.slow  # the harness in benchmarks/faults has disks of all sizes
@@ -300,15 +300,15 @@ def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):
     command = ("train", "pictures", "--epochs", "3", "--run-dir", "kept")
     for other in (fitroom(place, *command), fitroom(place, "train", "--resume", "--run-dir", "kept")):
         assert other.returncode == 1
-        assert "it was begun with the torch backend; now it is the jax backend" in other.stderr
-        assert "`KERAS_BACKEND=torch fitroom train --resume --run-dir kept` goes on" in other.stderr
+        assert "it was started with the torch backend; now it is the jax backend" in other.stderr
+        assert "`KERAS_BACKEND=torch fitroom train --resume --run-dir kept` resumes it" in other.stderr
     make_finished(run)
     for same in (command, ("train", "--resume", "--run-dir", "kept"), (*command, "--backend", "pytorch")):
         assert "nothing left to train" in fitroom(place, *same, backend="torch").stdout
     longer = fitroom(place, *command, "--epochs", "5", backend="torch")
     assert longer.returncode == 1
-    assert "which is finished: it was begun with --epochs 3; now it is --epochs 5" in longer.stderr
-    assert "is not extended: another --run-dir begins anew" in longer.stderr
+    assert "which is finished: it was started with --epochs 3; now it is --epochs 5" in longer.stderr
+    assert "is not extended: another --run-dir starts a new one" in longer.stderr
 
 
 def test_ctrl_c_before_there_is_a_run_is_said_once(place):

@@ -35,16 +35,16 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Name the likeliest classes of PICTURES, files or folders, by MODEL: a run folder or a .keras file.
+    """Name the top_classes classes of PICTURES, files or folders, by MODEL: a run folder or a .keras file.
 
     \b
     fitroom predict runs/a rose.jpg
     fitroom predict runs/a new/ --top 1 --json
     """
-    from fitroom.classify.classifier import load_classifier, picture_files, run_backend
+    from fitroom.classify.classifier import list_image_files, load_classifier, run_backend
     from fitroom.cli.output import json_text, stdout_for_results
 
-    files = picture_files(pictures)
+    files = list_image_files(pictures)
     usual = None if backend or os.environ.get("KERAS_BACKEND") else run_backend(model)
     choose_and_say(backend or usual, why="as the run was trained" if usual else "--backend")
     with stdout_for_results():

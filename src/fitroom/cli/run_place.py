@@ -11,7 +11,7 @@ import click
 
 from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.classify import records
-from fitroom.classify.options import code_of, resume_command
+from fitroom.classify.options import find_code, resume_command
 from fitroom.errors import InputError
 
 ROOT = Path("runs")
@@ -56,7 +56,7 @@ def _choose(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> Ch
         job = records.read_job(folder)
         if job is None:
             return ChosenRun(options=flags)
-        records.check_same(folder, job, flags)
+        records.check_same_training(folder, job, flags)
         return ChosenRun(options=flags, is_finished=records.is_finished(folder), begun_on=job.get("backend"))
     folder = _new_folder(flags["folder"], flags["model"])
     note = None
@@ -99,7 +99,7 @@ def _resumed(given: dict[str, Any]) -> ChosenRun:
     _check_named(folder, job["options"], given)
     options = job["options"] | {name: value for name, value in given.items() if value is not None}
     options["run_dir"] = str(folder)
-    records.check_same(folder, job, options)
+    records.check_same_training(folder, job, options)
     return ChosenRun(
         options=options,
         is_finished=records.is_finished(folder),
@@ -113,8 +113,8 @@ def _check_named(folder: Path, kept: dict[str, Any], given: dict[str, Any]) -> N
 
     What was typed is compared with what is recorded where all the other options are.
     """
-    typed = dict(code_of(given))
-    asked = code_of(kept)
+    typed = dict(find_code(given))
+    asked = find_code(kept)
     if all(flag.split()[0] in [one.split()[0] for one in typed] for flag, _ in asked):
         return
     raise InputError(
@@ -147,4 +147,4 @@ def _is_same(folder: Path, flags: dict[str, Any]) -> bool:
         job = records.read_job(folder)
     except InputError:  # another run's trouble
         return False
-    return job is not None and records.other_than_kept(job, flags) is None
+    return job is not None and records.describe_difference_from(job, flags) is None
