@@ -20,7 +20,7 @@ from fitroom.classify.phases import build_phases
 from fitroom.classify.precision import choose_precision
 from fitroom.classify.prediction import Predictor
 from fitroom.classify.seed import set_layer_seeds, set_seed
-from fitroom.cli.completing import MODELS
+from fitroom.cli.completion import MODELS
 from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
 from fitroom.keras_model.loading.application import application_names

@@ -12,7 +12,7 @@ import pytest
 import fitroom
 from fitroom.backends import choose
 from fitroom.backends.choose import choose_backend, installed_backends, load_backend, settle_backend
-from fitroom.cli.backend_line import backend_words
+from fitroom.cli.output import backend_words
 from fitroom.errors import BackendError, InputError, MissingExtraError, UnknownNameError
 
 SOURCE = Path(fitroom.__file__).parents[1]

@@ -92,9 +92,7 @@ def test_identical_pictures_in_two_classes_are_reported_and_trained_on(tmp_path)
     assert pictures.duplicates == 2
     assert pictures.conflicts == [[place / "daisy" / "both.jpg", place / "rose" / "same.jpg"]]
     [warning] = pictures.warnings
-    assert warning == (
-        "identical images in different classes, all used for training: daisy/both.jpg = rose/same.jpg."
-    )
+    assert warning == ("identical images in different classes, all used for training: daisy/both.jpg = rose/same.jpg.")
     assert pictures.summary()["conflicts"] == 1
 
 

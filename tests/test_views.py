@@ -240,7 +240,7 @@ def test_json_is_one_object_a_line_of_a_known_kind():
 
 PLAYS = """
 import os, sys, time
-from fitroom.cli.views import open_view
+from fitroom.cli.output import open_view
 from test_views import JOB, LOGS, reading, END_OF_FIRST_EPOCH
 with open_view(as_json="--json" in sys.argv) as view:
     os.dup2(2, 1)
