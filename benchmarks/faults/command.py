@@ -26,7 +26,7 @@ BACKENDS = ("torch", "jax", "tensorflow")
 SECONDS = 240
 """After which a command hangs."""
 
-_UNFORESEEN = ("not foreseen", "Traceback (most recent call last)")
+_UNFORESEEN = ("this is unexpected", "Traceback (most recent call last)")
 
 
 class Hangs(Exception):  # noqa: N818

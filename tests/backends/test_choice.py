@@ -12,12 +12,11 @@ from fitroom.backends.contract import Device
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.classify import records
-from fitroom.classify.choice import Choice
-from fitroom.classify.choosing import Chooser
+from fitroom.classify.choice import Choice, Chooser
 from fitroom.classify.machine import Machine
 from fitroom.classify.network import build_network
 from fitroom.classify.options import TrainOptions
-from fitroom.classify.phases import phases_of
+from fitroom.classify.phases import build_phases
 from fitroom.classify.preparation import prepare
 from fitroom.errors import InputError
 from fitroom.keras_model.loading.source import ModelSource
@@ -91,8 +90,8 @@ def chosen(budget_mib, card="L4", **asked):
         options=wanted,
         machine=on_a_card(budget_mib, card),
         source=ModelSource(text=wanted.model, image_size=64),
-        pictures=SimpleNamespace(classes=CLASSES, counts={"train": dict.fromkeys(CLASSES, 100)}),
-        phase=phases_of(1, freeze=False, unfreeze_after=None)[0],
+        images=SimpleNamespace(classes=CLASSES, counts={"train": dict.fromkeys(CLASSES, 100)}),
+        phase=build_phases(1, freeze=False, unfreeze_after=None)[0],
         say=lambda text: None,
     )
     choice = chooser.choose()
@@ -116,11 +115,11 @@ def test_on_a_card_the_planner_chooses_the_precision_and_says_why(plain):
     assert (choice.precision.policy, choice.plan.recipe.precision) == ("mixed_bfloat16", "mixed_bfloat16")
     assert "precision: mixed_bfloat16 (about" in said
     assert "times as fast as float32 on L4" in said
-    assert "what it changes about the result: rounding (mixed_bfloat16 in place of float32)" in said
+    assert "effect on the result: rounding (mixed_bfloat16 in place of float32)" in said
     kept, said = plain
     assert (kept.precision.policy, kept.plan.changes) == ("float32", ())
     assert kept.to_job(32)["recipe"]["micro_batch"] is None
-    assert "what it changes about the result: nothing" in said
+    assert "effect on the result: nothing" in said
     asked, _ = chosen(8000, precision="mixed_float16", keep=["precision"])
     assert (asked.precision.why, asked.plan.changes) == ("asked for", ())
 
@@ -136,7 +135,7 @@ def test_what_does_not_fit_whole_is_recomputed_or_cut_as_is_left_free(whole_mib)
     assert "batch statistics" in said
     settled, said = chosen(**tight, micro_batch=10)
     assert settled.to_job(32)["recipe"]["micro_batch"] == 8, "four even parts of at most 10"
-    assert "10 pictures at once were asked for" in said
+    assert "Micro-batch 10 was asked for" in said
 
 
 def test_the_optimizer_is_another_only_where_that_is_allowed_and_needed():
@@ -146,10 +145,10 @@ def test_the_optimizer_is_another_only_where_that_is_allowed_and_needed():
     tight_mib = 0.9 * own.plan.estimate.required_bytes / MIB
     lean, said = chosen(tight_mib, **wide, allow=["optimizer"])
     assert lean.optimizer in ("adafactor", "lion", "sgd")
-    assert f"the optimizer is {lean.optimizer} in place of adam, as was allowed" in said
+    assert f"optimizer: {lean.optimizer} in place of adam, as allowed" in said
     refused, said = chosen(tight_mib, **wide)
     assert (refused.optimizer, refused.plan) == ("adam", None)
-    assert "tried all the same" in said
+    assert "tries the smallest recipe all the same" in said
 
 
 def test_the_first_layers_are_frozen_only_where_that_is_allowed_and_needed():
@@ -170,14 +169,14 @@ def test_pictures_are_smaller_only_where_that_is_allowed_and_needed(whole_mib):
     whole = {"precision": "float32", "keep": ["micro-batch", "remat"], "image_size": "auto"}
     own, said = chosen(8000, **whole)
     assert own.image_size == 64
-    assert "pictures stay at 64 x 64" in said
+    assert "image size: 64 x 64, unchanged" in said
     smaller, said = chosen(0.6 * whole_mib, **whole)
     assert smaller.image_size == 32
     assert "32 x 32 in place of 64 x 64" in said
     network = build_network(ModelSource(text="nets.py:blocks", image_size=32), num_classes=3, weights=None)
     network.model.compile("adam", "sparse_categorical_crossentropy")
     assert recipes_of(smaller.plan_for(network.model), network.model)
-    with pytest.raises(InputError, match="one size of pictures"):
+    with pytest.raises(InputError, match="a fixed image size"):
         chosen(100, **whole | {"model": "nets.py:of_one_size"})
 
 
@@ -185,7 +184,7 @@ def test_where_nothing_fits_the_smallest_recipe_is_tried_all_the_same():
     choice, said = chosen(3)
     assert (choice.plan, choice.recipe.micro_batch, choice.recipe.remat) == (None, 1, "blocks")
     assert "No recipe brings a batch of 32 under 3.0 MiB" in said
-    assert "It is tried all the same" in said
+    assert "Training tries the smallest recipe all the same" in said
     assert "smallest budget that does" in said
 
 
@@ -193,12 +192,12 @@ def test_where_no_plan_can_be_made_training_begins_with_whole_batches():
     choice, said = chosen(100, card="MI300X")  # by AMD: nothing is known of its kernels
     assert (choice.plan, choice.recipe.micro_batch) == (None, None)
     assert "No plan could be made" in said
-    assert "whole batches, and goes on with less where memory runs out" in said
+    assert "whole batches, and with a smaller micro-batch where memory runs out" in said
 
 
 def test_a_choice_is_kept_in_job_json_and_holds_for_a_network_that_was_built_later(whole_mib):
     choice, _ = chosen(0.5 * whole_mib, precision="float32")
-    kept = Choice.of_job(json.loads(json.dumps(choice.to_job(32))))
+    kept = Choice.from_job(json.loads(json.dumps(choice.to_job(32))))
     assert kept.plan.to_dict() == choice.plan.to_dict()
     assert (kept.precision, kept.image_size, kept.optimizer, kept.why) == (
         *(choice.precision, choice.image_size, choice.optimizer),
@@ -229,7 +228,7 @@ def test_network_and_pictures_are_of_the_size_that_was_chosen_and_so_is_the_opti
     budget = f"{int(0.6 * plenty.choice.plan.estimate.required_bytes)}B"
     for _ in range(2):  # the second time it goes on with what it has
         smaller, _ = prepared(**asked, budget=budget, run_dir="smaller")
-        assert smaller.network.model.input_shape[1] == smaller.pictures.settings.image_size == 32
+        assert smaller.network.model.input_shape[1] == smaller.images.settings.image_size == 32
         assert smaller.job["optimizer"] == type(smaller.network.model.optimizer).__name__.lower()
         assert recipes_of(smaller.choice.plan_for(smaller.network.model), smaller.network.model)
         assert smaller.job["options"]["image_size"] == "auto"

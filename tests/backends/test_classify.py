@@ -11,17 +11,16 @@ from keras import layers
 
 from fitroom.backends.contract import Device
 from fitroom.classify.classifier import load_classifier
-from fitroom.classify.evaluation import evaluate
-from fitroom.classify.loss import SmoothedCrossentropy, loss_of
-from fitroom.classify.network import build_network, picture_size
-from fitroom.classify.normalisation import normalisation_of
-from fitroom.classify.phases import phases_of
+from fitroom.classify.compiling import Schedule, default_rate
+from fitroom.classify.evaluation import evaluate, publish
+from fitroom.classify.loss import SmoothedCrossentropy, build_loss
+from fitroom.classify.network import build_network, find_image_size
+from fitroom.classify.normalisation import find_normalisation
+from fitroom.classify.phases import build_phases
 from fitroom.classify.precision import choose_precision
 from fitroom.classify.prediction import Predictor
-from fitroom.classify.publish import publish
-from fitroom.classify.schedule import Schedule, usual_rate
 from fitroom.classify.seed import set_layer_seeds, set_seed
-from fitroom.cli.completing import MODELS
+from fitroom.cli.completion import MODELS
 from fitroom.data import read_picture
 from fitroom.errors import InputError, ModelError, OutOfMemoryError
 from fitroom.keras_model.loading.application import application_names
@@ -53,7 +52,7 @@ def preprocess_input(name):
 
 @pytest.mark.parametrize("name", sorted(application_names()))
 def test_normalisation_is_what_keras_has_beside_the_model(name):
-    found = normalisation_of(name)
+    found = find_normalisation(name)
     pictures = PICTURES[..., ::-1] if found.reverses else PICTURES
     expected = np.asarray(preprocess_input(name)(PICTURES.astype("float32")))
     np.testing.assert_allclose(pictures * np.array(found.scale) + np.array(found.offset), expected, atol=1e-4)
@@ -62,7 +61,7 @@ def test_normalisation_is_what_keras_has_beside_the_model(name):
 @pytest.mark.parametrize("name", ["Xception", "ResNet50", "DenseNet121", "EfficientNetB0"])
 def test_layers_normalise_as_keras_does_beside_the_model(name):
     pictures = keras.Input((32, 32, 3))
-    normalised = keras.Model(pictures, layers.Identity()(normalisation_of(name)(pictures)))
+    normalised = keras.Model(pictures, layers.Identity()(find_normalisation(name)(pictures)))
     expected = np.asarray(preprocess_input(name)(PICTURES.astype("float32")))
     np.testing.assert_allclose(np.asarray(normalised(PICTURES)), expected, rtol=1e-6, atol=1e-5)
 
@@ -96,14 +95,14 @@ def test_a_network_to_plan_with_takes_no_memory_and_keras_does_not_make_up_for_i
     with keras.StatelessScope():  # at its end Keras gives values to all variables that wait for them
         pass
     assert {variable._value for variable in planned_with.model.variables} == {None}
-    assert planned_with.has_learnt  # as it would with ImageNet's weights, which were not asked for
+    assert planned_with.is_pretrained  # as it would with ImageNet's weights, which were not asked for
     assert network("mobilenetv2").model.count_params() == planned_with.model.count_params()
 
 
 def test_the_size_of_pictures_is_the_models_own_unless_it_is_said():
-    assert picture_size(ModelSource(text="xception")) == 299
-    assert picture_size(ModelSource(text="efficientnet-b1")) == 240
-    assert picture_size(ModelSource(text="xception", image_size=150)) == 150
+    assert find_image_size(ModelSource(text="xception")) == 299
+    assert find_image_size(ModelSource(text="efficientnet-b1")) == 240
+    assert find_image_size(ModelSource(text="xception", image_size=150)) == 150
 
 
 def test_a_size_that_the_model_cannot_take_is_said():
@@ -118,7 +117,7 @@ def test_a_function_is_told_the_classes_and_one_with_others_is_refused_with_both
     with pytest.raises(ModelError, match=r"\(None, 4\).*\(None, 3\)") as refused:
         network("tiny.py:four_classes", weights=None)
     assert "Dense(3" in refused.value.hint
-    with pytest.raises(InputError, match=r"takes.*Expected: colour pictures of 64 x 64"):
+    with pytest.raises(InputError, match=r"takes.*Expected: colour images of 64 x 64"):
         network("tiny.py:four_classes", weights=None, classes=4, size=64)
     with pytest.raises(InputError, match="ready-made"):
         network("tiny.py:make_model", weights="imagenet")
@@ -152,8 +151,8 @@ def test_weights_come_from_a_file_of_the_whole_network_or_of_all_but_its_head():
     assert again.notes == ()
     # In the format of the files that Keras downloads.
     application_names()["MobileNet"](weights=None, include_top=False, input_shape=(32, 32, 3)).save("top.h5")
-    assert "begins anew" in network("mobilenet", classes=9, weights="top.h5").notes[0]
-    with pytest.raises(InputError, match="are not of this model"):
+    assert "starts from scratch" in network("mobilenet", classes=9, weights="top.h5").notes[0]
+    with pytest.raises(InputError, match="do not fit this model"):
         network("vgg16", weights="whole.weights.h5")
     with pytest.raises(InputError, match="no file of weights"):
         network("mobilenet", weights="nowhere.weights.h5")
@@ -161,7 +160,7 @@ def test_weights_come_from_a_file_of_the_whole_network_or_of_all_but_its_head():
 
 def test_the_head_is_trained_alone_then_all_but_batch_statistics():
     made = network("mobilenet")
-    first, second = phases_of(10, freeze=True, unfreeze_after=3)
+    first, second = build_phases(10, freeze=True, unfreeze_after=3)
     first.apply(made)
     assert [weight.path for weight in made.model.trainable_weights] == ["classes/kernel", "classes/bias"]
     second.apply(made)
@@ -193,7 +192,7 @@ def test_smoothed_labels_are_keras_own_smoothing_of_one_hot_labels():
     labels = np.array([0, 2, 1])
     given = np.random.default_rng(1).dirichlet(np.ones(4), 3).astype("float32")
     expected = keras.losses.CategoricalCrossentropy(label_smoothing=0.2)(np.eye(4)[labels], given)
-    assert float(loss_of(gives_probabilities=True, smoothing=0.2)(labels, given)) == pytest.approx(float(expected))
+    assert float(build_loss(gives_probabilities=True, smoothing=0.2)(labels, given)) == pytest.approx(float(expected))
     kept = SmoothedCrossentropy.from_config(SmoothedCrossentropy(0.3, from_logits=True).get_config())
     assert (kept.smoothing, kept.from_logits) == (0.3, True)
 
@@ -205,7 +204,7 @@ def test_the_rate_warms_up_and_falls():
     assert values[1] == pytest.approx(0.1)
     assert values[1] > values[2] > values[3] == pytest.approx(0.001)
     assert float(Schedule(optimizer="sgd", rate=0.1, updates=1).build().learning_rate) > 0
-    assert (usual_rate("adam", fine_tuning=False), usual_rate("adam", fine_tuning=True)) == (1e-3, 1e-4)
+    assert (default_rate("adam", fine_tuning=False), default_rate("adam", fine_tuning=True)) == (1e-3, 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +233,7 @@ def test_predicting_halves_what_does_not_fit_and_loses_no_picture():
         return real(x)
 
     predictor._stepper.predict = with_room_for_three
-    np.testing.assert_allclose(predictor.pictures(pictures), expected, atol=1e-6)
+    np.testing.assert_allclose(predictor.images(pictures), expected, atol=1e-6)
     assert sizes[:3] == [8, 4, 2]
     assert set(sizes[3:]) == {2}
 
@@ -243,7 +242,7 @@ def test_predicting_halves_what_does_not_fit_and_loses_no_picture():
 
     predictor._stepper.predict = without_room
     with pytest.raises(OutOfMemoryError):
-        predictor.pictures(pictures)
+        predictor.images(pictures)
 
 
 @pytest.mark.parametrize("activation", [None, "softmax"])
@@ -253,7 +252,7 @@ def test_the_loss_of_an_evaluation_is_that_of_keras(activation):
     inputs = keras.Input((32, 32, 3))
     model = keras.Model(inputs, layers.Dense(3, activation)(layers.GlobalAveragePooling2D()(inputs)))
     model.layers[-1].set_weights([np.random.default_rng(0).normal(size=(3, 3)), np.zeros(3)])
-    model.compile("sgd", loss_of(gives_probabilities=activation is not None, smoothing=0.0))
+    model.compile("sgd", build_loss(gives_probabilities=activation is not None, smoothing=0.0))
     folder, labels = class_folders(Path("set"), {"red": 2, "green": 2, "blue": 2}), {"red": 0, "green": 1, "blue": 2}
     files = [(file, labels[file.parent.name]) for file in sorted(folder.rglob("*.jpg"))]
     pictures = np.stack([read_picture(file, 32, "crop") for file, _ in files])
@@ -285,7 +284,7 @@ def saved(file, shape, head):
     ids=["one number", "two outputs", "grey", "oblong"],
 )
 def test_what_is_no_classifier_of_square_pictures_is_refused(shape, head, tmp_path):
-    with pytest.raises(ModelError, match="a number for each of two classes or more"):
+    with pytest.raises(ModelError, match="one number for each of at least two classes"):
         load_classifier(saved(tmp_path / "own.keras", shape, head))
 
 
@@ -307,5 +306,5 @@ def test_a_model_that_does_not_tell_what_it_takes_is_refused(tmp_path, monkeypat
             return self.out(keras.ops.mean(x, axis=(1, 2)))
 
     monkeypatch.setattr("fitroom.keras_model.loading.source.load_model", lambda source: Untold())
-    with pytest.raises(ModelError, match="takes what it does not tell"):
+    with pytest.raises(ModelError, match="takes unknown shapes"):
         load_classifier(saved(tmp_path / "own.keras", (32, 32, 3), layers.Dense(3)))

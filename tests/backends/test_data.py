@@ -14,8 +14,8 @@ import pytest
 
 import fitroom
 from fitroom.data import Augment, batches, images, read_picture
-from fitroom.data.kept import OnDisk
-from fitroom.data.pixels import pixels
+from fitroom.data.cache import DiskCache
+from fitroom.data.pixels import choose_pixel_library
 from fitroom.events import listening
 from fitroom.inputs import source_of
 from sample_pictures import class_folders, without_opencv
@@ -124,12 +124,12 @@ def test_training_pictures_are_varied_and_validation_never(folder):
 )
 def test_a_change_is_the_same_with_and_without_opencv_but_for_rounding(folder, augment, monkeypatch):
     with_opencv = epoch_of(loaded(folder, augment=augment).train)
-    assert pixels().name == "opencv"
+    assert choose_pixel_library().name == "opencv"
     without_opencv(monkeypatch)
     without = epoch_of(loaded(folder, augment=augment).train)
-    assert pixels().name == "pillow"
+    assert choose_pixel_library().name == "pillow"
     monkeypatch.undo()
-    pixels.cache_clear()
+    choose_pixel_library.cache_clear()
     difference = np.concatenate(
         [np.abs(a.astype(int) - b) for (a, _), (b, _) in zip(with_opencv, without, strict=True)]
     )
@@ -184,14 +184,14 @@ def test_a_file_that_goes_bad_after_the_scan_is_replaced_by_another_of_its_class
     assert "truncated" in pictures.skipped[0].reason
     [event] = heard
     assert event["kind"] == "picture went bad"
-    assert "takes its place" in event["message"]
+    assert "is used in its place" in event["message"]
 
 
 def test_a_folder_that_is_gone_is_an_error_and_no_endless_search(folder):
     pictures = loaded(folder)
     for path, _ in pictures.train.files:
         path.unlink()
-    with pytest.raises(fitroom.InputError, match=r"No picture of the class .* can be read any more"):
+    with pytest.raises(fitroom.InputError, match=r"No image of the class .* can be read any more"):
         epoch_of(pictures.train)
 
 
@@ -262,7 +262,7 @@ def test_over_its_limit_a_cache_keeps_what_fits_and_says_so(folder, tmp_path, ca
     limited = {"cache": cache, "cache_limit": 5 * 16 * 16 * 3 + 100, "validation": 0}
     pictures = loaded(folder, **limited)
     [warning] = pictures.warnings
-    assert "holds 5 of 23 pictures (17.2 KiB); the rest are decoded each time" in warning
+    assert "holds 5 of 23 images (17.2 KiB); the rest are decoded in every epoch" in warning
     expected = epoch_of(loaded(folder, validation=0).train)
     assert_same(epoch_of(pictures.train), expected)
     assert_same(epoch_of(pictures.train), expected)
@@ -296,8 +296,8 @@ def test_processes_share_a_cache_on_disk_and_one_that_is_killed_leaves_it_whole(
     program = f"""
 import numpy as np
 from pathlib import Path
-from fitroom.data.kept import OnDisk
-kept = OnDisk(Path({str(tmp_path)!r}), 10**9, image_size=64, resize="crop", wanted=[])
+from fitroom.data.cache import DiskCache
+kept = DiskCache(Path({str(tmp_path)!r}), 10**9, image_size=64, resize="crop", wanted=[])
 print("begun", flush=True)
 while True:
     for number in range(30):
@@ -308,7 +308,7 @@ while True:
     children = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for child in children:
         assert child.stdout.readline() == "begun\n"
-    kept = OnDisk(tmp_path, 10**9, image_size=64, resize="crop", wanted=[])
+    kept = DiskCache(tmp_path, 10**9, image_size=64, resize="crop", wanted=[])
     for _ in range(20):
         for number in range(30):
             found = kept.get(f"{number:04}")
@@ -322,7 +322,7 @@ while True:
 
 def test_memory_stays_bounded_however_long_the_epoch_and_slow_the_training(tmp_path, monkeypatch):
     folder = class_folders(tmp_path / "many", {"daisy": 60, "rose": 60}, size=(40, 40))
-    monkeypatch.setattr(batches, "AHEAD_BYTES", 2 * 4 * 128 * 128 * 3)  # two batches of 192 KiB
+    monkeypatch.setattr(batches, "PREFETCH_BYTES", 2 * 4 * 128 * 128 * 3)  # two batches of 192 KiB
     pictures = images(folder, image_size=128, batch_size=4, validation=0)
     made = source_of(pictures.train).epoch(0)
     next(made)

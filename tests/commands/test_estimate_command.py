@@ -389,7 +389,7 @@ def refuses(done: subprocess.CompletedProcess[str], *words: str, status: int = 1
     assert done.returncode == status, (done.returncode, done.stdout[-500:], done.stderr[-2000:])
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert "not foreseen" not in done.stderr
+    assert "this is unexpected" not in done.stderr
     assert len(re.findall(r"^[eE]rror: ", done.stderr, re.MULTILINE)) == 1
     assert ("hint: " if status == 1 else "Try 'fitroom estimate --help'") in done.stderr
     for word in words:

@@ -83,7 +83,7 @@ def test_resume_runs_no_code_that_the_command_line_does_not_name(folder, options
     )
     assert done.returncode == 1
     assert not (folder / "code-was-run").exists()
-    assert "asks to run code" in done.stderr
+    assert "wants to run code" in done.stderr
     assert f"fitroom train --resume --run-dir run {named}" in done.stderr
 
 
@@ -91,7 +91,7 @@ def test_an_honest_resume_names_what_was_recorded_and_nothing_else_will_do(folde
     write_job(folder, job_of(model="net.py:make_model", unsafe=True))
     given = {"backend": None, "model": "net.py:make_model", "unsafe": True, "run_dir": "run"}
     assert choose_run(given, given, resume=True).options["model"] == "net.py:make_model"
-    for other, said in (({"model": "other.py:make"}, "it was begun with --model net.py:make_model"), ({}, "asks to")):
+    for other, said in (({"model": "other.py:make"}, "started with --model net.py:make_model"), ({}, "wants to")):
         wrong = {"backend": None, "unsafe": True, "run_dir": "run"} | other
         with pytest.raises(InputError, match=said):
             choose_run(wrong, wrong, resume=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fitroom.cards.catalogue import all_cards
-from fitroom.cli.knob_names import knob_names
+from fitroom.cli.shared_options import knob_names
 from fitroom.planning.result import Plan
 from processes import needs_the_compiler
 
@@ -76,7 +76,7 @@ def refuses(done: subprocess.CompletedProcess[str], *words: str, status: int = 1
     assert done.returncode == status, (done.returncode, done.stdout[-500:], done.stderr[-2000:])
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert "not foreseen" not in done.stderr
+    assert "this is unexpected" not in done.stderr
     assert ("hint: " if status == 1 else "Try 'fitroom plan --help'") in done.stderr
     for word in words:
         assert word in done.stderr
@@ -156,7 +156,7 @@ def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments
         (["--plot", "plan.pdf"], [".svg, .png or .html"]),
         (["--save", "nowhere/plan.json"], ["no folder 'nowhere'"]),
         (["--gpu", "all", "--budget", "8GiB"], ["--budget is for one card"]),
-        (["--gpu", "all", "--batch-size", "max"], ["--batch-size of its own"]),
+        (["--gpu", "all", "--batch-size", "max"], ["a number for --batch-size"]),
     ],
 )
 def test_wrong_usage_is_told_before_any_work(run, arguments, words):

@@ -94,8 +94,8 @@ def bad():
         "truncated.webp": (encoded(image, "WEBP")[:200], "broken"),
         "truncated.gif": (encoded(image, "GIF")[:2000], "broken"),
         "web_page.jpg": (b"<!DOCTYPE html><html>404 Not Found</html>", "web page"),
-        "notes.txt": (b"remember the tulips\n", "not a picture"),
-        "zeros.jpg": (b"\0" * 5000, "zeros"),
+        "notes.txt": (b"remember the tulips\n", "not an image"),
+        "zeros.jpg": (b"\0" * 5000, "all bytes are zero"),
         "vector.svg": (b'<svg xmlns="http://www.w3.org/2000/svg"/>', "SVG"),
         "phone.heic": (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 50, "HEIC"),
         "bomb.png": (huge_png(60_000, 60_000), "too large"),
@@ -122,8 +122,7 @@ def _with_broken_stream(png):
 
 def without_opencv(monkeypatch):
     """As on a machine where it is not installed."""
-    from fitroom.data.pixels import pixels
+    from fitroom.data.pixels import choose_pixel_library
 
     monkeypatch.setitem(sys.modules, "cv2", None)
-    monkeypatch.delitem(sys.modules, "fitroom.data.opencv", raising=False)
-    pixels.cache_clear()
+    choose_pixel_library.cache_clear()

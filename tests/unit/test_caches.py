@@ -7,8 +7,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from fitroom.data import images, known_files
-from fitroom.data.kept import OnDisk
+from fitroom.data import images, scan_cache
+from fitroom.data.cache import DiskCache
 from fitroom.memory import cache
 from sample_pictures import class_folders
 
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def kept_pictures(folder, limit=10**6, wanted=DIGESTS):
-    return OnDisk(folder / "pictures", limit, image_size=16, resize="crop", wanted=wanted)
+    return DiskCache(folder / "pictures", limit, image_size=16, resize="crop", wanted=wanted)
 
 
 def picture(number):
@@ -100,10 +100,10 @@ def test_a_row_of_an_earlier_scan_that_was_changed_is_looked_at_again(folder, tm
 
 
 def test_what_was_not_seen_for_longest_leaves_the_database_before_it_is_full(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(known_files, "LARGEST_BYTES", 128 * 1024)
+    monkeypatch.setattr(scan_cache, "LARGEST_BYTES", 128 * 1024)
     for day, name in enumerate(("old", "older", "new")):
         place = class_folders(tmp_path / name, {"rose": 100, "tulip": 100}, size=(4, 4))  # some 50 KiB of rows
-        monkeypatch.setattr(known_files, "_today", lambda day=day: day)
+        monkeypatch.setattr(scan_cache, "_today", lambda day=day: day)
         images(place, image_size=4)
     database = next(folder.glob("*.sqlite3"))
     assert database.stat().st_size <= 128 * 1024

@@ -9,7 +9,7 @@ import pytest
 
 from fitroom.backends import choose
 from fitroom.backends.choose import choose_backend, installed_backends, load_backend, settle_backend
-from fitroom.cli.backend_line import backend_words
+from fitroom.cli.output import backend_words
 from fitroom.errors import BackendError, InputError, MissingExtraError, UnknownNameError
 
 

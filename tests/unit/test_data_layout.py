@@ -91,7 +91,7 @@ def test_pictures_trained_on_and_validated_on_are_told_of(tmp_path):
     class_folders(tmp_path / "set" / "train", FLOWERS)
     class_folders(tmp_path / "set" / "val", {"daisy": 2, "rose": 2, "tulip": 1})
     warnings = images(tmp_path / "set", image_size=8).warnings
-    assert warnings == ["5 of the 5 pictures of validation are in train too: results look better than they are."]
+    assert warnings == ["5 of the 5 validation images are also in train: its results will look better than they are."]
 
 
 def test_hidden_files_and_what_systems_leave_behind_are_no_classes(tmp_path):
@@ -142,7 +142,7 @@ def test_an_empty_class_is_named_and_left_out(tmp_path):
     (place / "orchid" / "a.jpg").write_bytes(b"")
     pictures = images(place, image_size=8)
     assert pictures.classes == ["daisy", "rose", "tulip"]
-    assert pictures.warnings == ["classes lily, orchid without a picture that can be used, left out."]
+    assert pictures.warnings == ["classes lily, orchid without a usable image, left out."]
 
 
 def test_one_class_only_is_refused_with_the_way_out(tmp_path):
@@ -151,7 +151,7 @@ def test_one_class_only_is_refused_with_the_way_out(tmp_path):
     class_folders(tmp_path / "outer" / "flowers", FLOWERS)
     assert f"give {tmp_path}/outer/flowers" in refused(tmp_path / "outer")
     (tmp_path / "flat" / "rose").mkdir()
-    assert "these have no pictures that can be used: rose" in refused(tmp_path / "flat")
+    assert "these classes have no usable images: rose" in refused(tmp_path / "flat")
 
 
 def test_a_folder_without_pictures_is_refused_with_what_is_there(tmp_path):
@@ -161,7 +161,7 @@ def test_a_folder_without_pictures_is_refused_with_what_is_there(tmp_path):
     (tmp_path / "set" / "daisy").mkdir()
     assert "folders without files: daisy" in refused(tmp_path / "set")
     (tmp_path / "set" / "1.jpg").write_bytes(encoded(drawn(1)))
-    assert "1.jpg (not in the folder of a class)" in refused(tmp_path / "set")
+    assert "1.jpg (not in a class folder)" in refused(tmp_path / "set")
     (tmp_path / "set" / "daisy" / "a.jpg").write_bytes(b"")
     assert "daisy/a.jpg (empty file)" in refused(tmp_path / "set")
 
@@ -169,7 +169,7 @@ def test_a_folder_without_pictures_is_refused_with_what_is_there(tmp_path):
 def test_a_split_without_pictures_to_train_on_is_refused(tmp_path):
     class_folders(tmp_path / "set" / "train", {"daisy": 0, "rose": 0})
     class_folders(tmp_path / "set" / "val", FLOWERS)
-    assert "no pictures to train on" in refused(tmp_path / "set")
+    assert "no images to train on" in refused(tmp_path / "set")
     class_folders(tmp_path / "set" / "train", {"daisy": 3})
     assert "one class only: 'daisy'" in refused(tmp_path / "set")
 
@@ -178,7 +178,7 @@ def test_pictures_beside_the_classes_are_skipped_with_the_reason(tmp_path):
     place = class_folders(tmp_path / "set", FLOWERS)
     (place / "loose.png").write_bytes(encoded(drawn(1), "PNG"))
     [skipped] = images(place, image_size=8).skipped
-    assert (skipped.file, skipped.reason) == (place / "loose.png", "not in the folder of a class")
+    assert (skipped.file, skipped.reason) == (place / "loose.png", "not in a class folder")
 
 
 def table(tmp_path, text, encoding="utf-8"):
@@ -217,11 +217,11 @@ def test_columns_are_found_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("files/tulip/000.jpg\n", "line 9: path,label are expected; the number of columns is 1"),
-        ("files/tulip/000.jpg,a,b\n", "line 9: path,label are expected; the number of columns is 3"),
+        ("files/tulip/000.jpg\n", "line 9: expected two columns, path,label; there are 1"),
+        ("files/tulip/000.jpg,a,b\n", "line 9: expected two columns, path,label; there are 3"),
         ("files/tulip/000.jpg,\n", "line 9: the label is missing"),
         (",red\n", "line 9: the path is missing"),
-        ("files/daisy/000.jpg,red\n", "line 9: files/daisy/000.jpg is 'red' here and 'white' on line 1"),
+        ("files/daisy/000.jpg,red\n", "line 9: files/daisy/000.jpg is 'red' here, and 'white' on line 1"),
         ('files/daisy/000.jpg,"red\n', "line 9: unexpected end of data"),
     ],
 )
@@ -258,7 +258,7 @@ def test_a_flip_is_drawn_or_not():
     ("options", "said"),
     [
         ({"validation": 0.6, "test": 0.5}, "validation=0.6, test=0.5"),
-        ({"validation": -0.1}, "from 0 to below 1"),
+        ({"validation": -0.1}, "at least 0 and below 1"),
         ({"batch_size": 0}, "`batch_size` must be a whole number, at least 1. Received: 0"),
         ({"resize": "squash"}, "'crop', 'pad' or 'stretch'. Received: 'squash'"),
         ({"cache": "gpu"}, "'ram', 'disk' or None. Received: 'gpu'"),

@@ -16,8 +16,8 @@ from PIL import Image
 
 import fitroom
 from fitroom.data import images, read_picture, thumbnail
+from fitroom.data.host_memory import MemoryPool
 from fitroom.data.opening import Header
-from fitroom.data.room import Room
 from fitroom.data.scan import look_at, scan
 from sample_pictures import bad, class_folders, drawn, encoded, good_but_odd, huge_png, without_opencv, write_all
 
@@ -30,16 +30,16 @@ def own_cache(monkeypatch, tmp_path):
 @pytest.fixture(params=["opencv", "pillow"])
 def library(request, monkeypatch):
     """With OpenCV, and as on a machine without."""
-    from fitroom.data.pixels import pixels
+    from fitroom.data.pixels import choose_pixel_library
 
     if request.param == "pillow":
         without_opencv(monkeypatch)
     else:
         pytest.importorskip("cv2")
-        pixels.cache_clear()
-    assert pixels().name == request.param
+        choose_pixel_library.cache_clear()
+    assert choose_pixel_library().name == request.param
     yield request.param
-    pixels.cache_clear()
+    choose_pixel_library.cache_clear()
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_file_without_permission_is_skipped(tmp_path):
 
 LOOKS = """
 import os, sys
-from fitroom.classify.classifier import picture_files
+from fitroom.classify.classifier import list_image_files
 from fitroom.data import images
 from pathlib import Path
 images(sys.argv[2], image_size=8)  # all is imported now
@@ -125,7 +125,7 @@ if os.getuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 for one in images(sys.argv[1], image_size=8, validation=0.5).skipped:
     print(one.file.name, one.reason)
-print(len(picture_files([Path(sys.argv[1])])))
+print(len(list_image_files([Path(sys.argv[1])])))
 """
 
 
@@ -159,7 +159,7 @@ def test_pipes_devices_and_folders_that_cannot_be_entered_are_skipped_with_the_r
         "10",
     ]
     shut = subprocess.run([*command, str(place / "tulip" / "closed"), good], env=own, capture_output=True)
-    assert b"InputError: There are no pictures to train on" in shut.stderr
+    assert b"InputError: There are no images to train on" in shut.stderr
 
 
 def test_every_odd_picture_looks_like_the_one_it_was_made_from(tmp_path, library):
@@ -233,8 +233,8 @@ def test_a_jpeg_of_any_size_takes_little_memory_and_other_bombs_are_refused(tmp_
 
 
 def test_memory_is_lent_and_more_than_there_is_alone():
-    room, order = Room(100), []
-    with room.lent(60):
+    room, order = MemoryPool(100), []
+    with room.reserve(60):
         waiting = threading.Thread(target=lambda: _in_turn(room, 1000, order))
         waiting.start()
         waiting.join(0.05)
@@ -245,7 +245,7 @@ def test_memory_is_lent_and_more_than_there_is_alone():
 
 
 def _in_turn(room, size_bytes, order):
-    with room.lent(size_bytes):
+    with room.reserve(size_bytes):
         order.append(room.free_bytes)
 
 
@@ -315,8 +315,8 @@ def test_the_scan_tells_how_far_it_is(tmp_path):
     images(
         class_folders(tmp_path / "set", {"daisy": 4, "rose": 4}), image_size=8, progress=lambda *what: told.append(what)
     )
-    assert told[0] == ("looking at the pictures", 0, 8)
-    assert told[-1] == ("looking at the pictures", 8, 8)
+    assert told[0] == ("scanning the images", 0, 8)
+    assert told[-1] == ("scanning the images", 8, 8)
 
 
 def test_a_scan_of_no_files_is_empty():
@@ -332,7 +332,7 @@ def test_a_thumbnail_is_all_of_the_picture_and_small(tmp_path):
 
 def test_a_single_picture_that_is_none_is_an_error_with_the_reason(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"<html>")
-    with pytest.raises(fitroom.InputError, match="a web page, not a picture"):
+    with pytest.raises(fitroom.InputError, match="a web page, not an image"):
         read_picture(tmp_path / "a.jpg", 10)
     with pytest.raises(fitroom.InputError, match="no such file"):
         thumbnail(tmp_path / "b.jpg")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fitroom.data import images
-from fitroom.data.split import Picture, assigned
+from fitroom.data.split import ImageFile, assign_splits
 from sample_pictures import class_folders, drawn, encoded
 
 
@@ -18,7 +18,7 @@ def own_cache(monkeypatch, tmp_path):
 def pictures_of(contents):
     """Pictures by class; equal numbers are equal pictures."""
     return [
-        Picture(Path(f"{label}/{place}.jpg"), label, f"{number:05}", 1, None)
+        ImageFile(Path(f"{label}/{place}.jpg"), label, f"{number:05}", 1, None)
         for label, numbers in contents.items()
         for place, number in enumerate(numbers)
     ]
@@ -26,7 +26,7 @@ def pictures_of(contents):
 
 def sides_of(contents, *, seed=0, validation=0.2, test=0.0):
     pictures = pictures_of(contents)
-    found = assigned(pictures, validation=validation, test=test, seed=seed)
+    found = assign_splits(pictures, validation=validation, test=test, seed=seed)
     counts = defaultdict(Counter)
     sides = defaultdict(set)
     for picture in pictures:
@@ -92,16 +92,14 @@ def test_identical_pictures_in_two_classes_are_reported_and_trained_on(tmp_path)
     assert pictures.duplicates == 2
     assert pictures.conflicts == [[place / "daisy" / "both.jpg", place / "rose" / "same.jpg"]]
     [warning] = pictures.warnings
-    assert warning == (
-        "identical pictures in different classes, all of them trained on: daisy/both.jpg = rose/same.jpg."
-    )
+    assert warning == ("identical images in different classes, all used for training: daisy/both.jpg = rose/same.jpg.")
     assert pictures.summary()["conflicts"] == 1
 
 
 def test_a_class_of_one_picture_is_told_of(tmp_path):
     pictures = images(class_folders(tmp_path / "set", {"daisy": 5, "rose": 1}), image_size=8)
     assert pictures.counts["validation"] == {"daisy": 1, "rose": 0}
-    assert pictures.warnings == ["class rose without a picture in validation."]
+    assert pictures.warnings == ["class rose without an image in validation."]
 
 
 def test_balanced_weights_even_the_classes_out(tmp_path):

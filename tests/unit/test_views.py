@@ -207,8 +207,8 @@ def test_json_is_one_object_a_line_of_a_known_kind():
 
 PLAYS = """
 import os, sys, time
-from fitroom.cli.views import open_view
 from sample_readings import JOB, LOGS, reading, END_OF_FIRST_EPOCH
+from fitroom.cli.output import open_view
 with open_view(as_json="--json" in sys.argv) as view:
     os.dup2(2, 1)
     print("the user's own code prints")

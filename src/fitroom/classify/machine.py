@@ -1,4 +1,4 @@
-"""The backend, the device that it trains on, and how much of its memory it may take; said aloud."""
+"""Starting the backend on its device, with a limit on its memory."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,37 +19,37 @@ from fitroom.watch.device_note import device_note
 Say = Callable[[str], None]
 
 _SLACK_BYTES = 2**20
-"""Limits are set in parts of a card or in whole mebibytes."""
+"""Limits are set as fractions of a card or in whole mebibytes, so they are met only roughly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where a training runs."""
+    """The backend, device and memory that a training has."""
 
     backend: Backend
     device: Device
     gpu: LiveGpu | None
-    """The card, where it trains on one that the driver tells about."""
+    """The card, if training runs on one that the driver reports."""
 
     budget: Budget | None
     """None where memory has no limit, as on a plain CPU."""
 
     card: Card | None
-    """Whose kernels an estimate is about; None for the default."""
+    """The card to estimate for; None for the default."""
 
     @property
     def device_name(self) -> str:
-        """For people."""
+        """The device's name for people."""
         return "CPU" if self.device.kind == "cpu" else self.device.description or self.device.name
 
     @property
     def where(self) -> str:
-        """The device within a sentence."""
+        """The device's name within a sentence."""
         return "the CPU" if self.device.kind == "cpu" else f"{self.device_name} ({self.device.name})"
 
 
 def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, say: Say) -> Machine:
-    """Start a backend on its device, with the memory it may take. Before Keras is imported."""
+    """Start a backend on its device with a limit on its memory. To be called before Keras is imported."""
     name = choose_backend(backend)
     quieten(name)
     gpus = live_gpus()
@@ -75,11 +75,11 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     )
     say(f"training on {machine.where} with {format_backend(name)}")
     if note := device_note(loaded):
-        said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
+        said = f" Its message: {held.text.splitlines()[-1]}" if held.text else ""
         say(f"warning: {note}{said}")
     if asked and (why_not or (limit_bytes or 0) > asked.bytes + _SLACK_BYTES):
-        why_not = why_not or f"{format_backend(name)} took {format_bytes(limit_bytes)} all the same"
-        say(f"the budget of {format_bytes(asked.bytes)} is planned with, but not enforced: {why_not}")
+        why_not = why_not or f"{format_backend(name)} has a limit of {format_bytes(limit_bytes)} all the same"
+        say(f"the budget of {format_bytes(asked.bytes)} is used for the plan, but not enforced: {why_not}")
     return machine
 
 

@@ -1,4 +1,4 @@
-"""`fitroom gpus`: the cards fitroom knows, and the ones in this machine."""
+"""`fitroom gpus`: the cards that fitroom knows, and those in this machine."""
 
 import json
 from itertools import groupby
@@ -24,13 +24,13 @@ from fitroom.units import format_bytes
 WIDTH = 100
 
 
-@click.command("gpus", epilog="Exit codes: 0 done; 1 a card that is not known; 2 wrong usage.")
+@click.command("gpus", epilog="Exit codes: 0 done; 1 unknown card; 2 wrong usage.")
 @click.argument("name", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print plain JSON and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 def command(name: tuple[str, ...], as_json: bool) -> None:
-    """The cards fitroom knows, and the ones in this machine.
+    """List the cards that fitroom knows, and those in this machine.
 
-    With NAME, all that is known of one card: fitroom gpus RTX 3060
+    With NAME, show all data of one card: fitroom gpus RTX 3060
     """
     if name:
         card = find_card(" ".join(name))
@@ -72,7 +72,7 @@ def _show_catalogue(cards: tuple[Card, ...]) -> None:
                 format_tflops(card.bf16_flops),
             )
     _print(table)
-    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are here for their memory only.")
+    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are listed for their memory only.")
 
 
 def _show_card(card: Card) -> None:
@@ -128,7 +128,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _print(table: Table) -> None:
-    # A fixed width, so that what is piped reads as it does in a terminal.
+    # A fixed width, so that piped output is the same as in a terminal.
     Console(width=WIDTH, highlight=False, color_system=None).print(table)
 
 

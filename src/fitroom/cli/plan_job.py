@@ -1,4 +1,4 @@
-"""What `fitroom plan` was asked for, carried out: for one card and budget, or for every card of the catalogue."""
+"""The work of `fitroom plan`: for one card and budget, or for every card of the catalogue."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +10,7 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.nvml import live_gpus
 from fitroom.cards.vendor import check_nvidia
-from fitroom.cli.remembered import key_of, recall, remember
+from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.input_sizes import known_sizes
 from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
@@ -26,14 +26,14 @@ from fitroom.recipe import PRECISIONS
 Say = Callable[[str], None]
 
 _AS_BYTES = (
-    "Pictures are planned to go to the card as uint8 and to be normalised there, as `fitroom train` has it; as float32 "
-    "a batch takes four times as much."
+    "The plan assumes that images are transferred to the card as uint8 and normalised there, as in `fitroom train`; as "
+    "float32 a batch takes four times as much memory."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJob:
-    """One model, one batch, what it may be trained in and what may be turned for it."""
+    """One model and batch, the memory to train in, and the knobs that may be changed."""
 
     model: str
     batch_size: int | str
@@ -51,44 +51,44 @@ class PlanJob:
     sequence_length: int | None = None
 
     def run(self, backend: str | None, say: Say) -> Plan:
-        """The plan. `say` hears what is under way."""
+        """The plan. `say` is called with what is being done."""
         backend = self._start(backend)
         room = choose_target(self.budget, self.gpu, backend)
         check_nvidia(room.card)
         if self.probe:
             _check_is_here(room.card)
-        # What is free on the card in this machine is another tomorrow.
+        # How much is free on the card of this machine changes, so that plan is not cached.
         is_live = self.gpu is None and self.budget in (None, "live")
         key = None if is_live else self._key(backend, room.card.name, room.budget.bytes)
-        if found := recall(key, Plan.from_dict):
+        if found := load_answer(key, Plan.from_dict):
             return found
         question = self._question(say)
         with known_sizes(sequence_length=self.sequence_length):
             found = plan(**question, budget=self.budget, gpu=self.gpu, probe=self.probe, say=say)
         if question["input_dtype"]:
             found = replace(found, notes=(*found.notes, _AS_BYTES))
-        remember(key, found.to_dict())
+        store_answer(key, found.to_dict())
         return found
 
     def run_for_cards(self, backend: str | None, say: Say) -> list[CardPlan]:
-        """What each card of the catalogue would do."""
+        """The best plan for each card of the catalogue."""
         backend = self._start(backend)
         key = self._key(backend, "all")
 
         def read(kept: list[dict[str, Any]]) -> list[CardPlan]:
             return [_card_plan(each, backend) for each in kept]
 
-        if found := recall(key, read):
+        if found := load_answer(key, read):
             return found
         question = self._question(say)
         keep, allow = parse_knobs("keep", self.keep, KEEPABLE), parse_knobs("allow", self.allow, ALLOWABLE)
         with known_sizes(sequence_length=self.sequence_length):
             found = plan_for_cards(PlanRequest(**question | {"keep": keep, "allow": allow}), say=say)
-        remember(key, [each.to_dict() for each in found])
+        store_answer(key, [each.to_dict() for each in found])
         return found
 
     def _start(self, backend: str | None) -> str:
-        """Settle the backend, and tell what can be told to be wrong before anything slow is imported."""
+        """Choose the backend, and raise errors that can be found before anything slow is imported."""
         parse_knobs("keep", self.keep, KEEPABLE)
         parse_knobs("allow", self.allow, ALLOWABLE)
         if self.precision not in (None, AUTO, *PRECISIONS):
@@ -104,11 +104,11 @@ class PlanJob:
         return backend
 
     def _key(self, backend: str, *room: object) -> str | None:
-        """What the answer is remembered under."""
+        """The cache key of the answer."""
         return key_of(asdict(self) | {"backend": backend, "room": room, "measure": self.probe, "command": "plan"})
 
     def _question(self, say: Say) -> dict[str, Any]:
-        """What is to be trained, as `fitroom.plan` takes it."""
+        """The arguments of `fitroom.plan`."""
         from fitroom.keras_model.loading.resizing import load_resizable
 
         say(f"building {self.model}")
@@ -122,7 +122,7 @@ class PlanJob:
             "allow": self.allow,
             "prefer": self.prefer,
             "optimizer": self.optimizer,
-            # Of ready-made models it is known how they want their pictures.
+            # The normalisation of keras.applications models is known.
             "input_dtype": "uint8" if kind_of(self.model) == "name" else None,
             "rebuild": loaded.rebuild,
         }
@@ -136,10 +136,10 @@ def _card_plan(kept: dict[str, Any], backend: str) -> CardPlan:
 
 
 def _check_is_here(card: Card) -> None:
-    """Recipes can be timed on the card in this machine alone."""
+    """Raise InputError unless the card is in this machine, where `--probe` times recipes."""
     here = [gpu.name for gpu in live_gpus()]
     if not here or find_card(here[0]).name != card.name:
         raise InputError(
             f"--probe times recipes on {card.name}. In this machine: {here[0] if here else 'no NVIDIA GPU'}.",
-            hint="leave --probe out: speed is then predicted from the card's datasheet",
+            hint="leave out --probe: the speed is then predicted from the card's datasheet",
         )

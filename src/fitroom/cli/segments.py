@@ -1,4 +1,4 @@
-"""`fitroom segments`: where a model's graph of layers can be cut, and what recomputing its segments saves and costs."""
+"""`fitroom segments`: the segments of a model's layer graph, and what recomputing them saves and costs."""
 
 import json
 from pathlib import Path
@@ -7,25 +7,28 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
-from fitroom.cli.backend_line import choose_and_say
-from fitroom.cli.completing import complete_models
-from fitroom.cli.output import stdout_for_results
+from fitroom.cli.completion import complete_models
+from fitroom.cli.output import choose_backend_and_say, stdout_for_results
 from fitroom.recipe import Recipe, Remat
 
-_EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+_EPILOG = "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the input cannot work; 2 wrong usage."
 
 
 @click.command(name="segments", epilog=_EPILOG)
 @click.argument("model", shell_complete=complete_models)
-@shared.remat("none, blocks, or a size for the whole step such as 6GiB.", default="blocks", show_default=True)
-@shared.batch_size("Samples at once.")
+@shared.remat(
+    "What to recompute: none, blocks, or as much as the whole step needs to fit a limit, e.g. 6GiB.",
+    default="blocks",
+    show_default=True,
+)
+@shared.batch_size("Samples in a micro-batch.")
 @shared.image_size
 @shared.classes
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
-@shared.backend("jax, tensorflow, torch: only to build the model with.")
+@shared.backend("jax, tensorflow or torch, only used to build the model.")
 @shared.unsafe
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@shared.file("--plot", "Draw the graph: an .svg file.", ".svg")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+@shared.file("--plot", "Draw the graph, to an .svg file.", ".svg")
 def command(
     model: str,
     remat: str | Remat,
@@ -38,7 +41,7 @@ def command(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Where the layers of MODEL can be cut into segments, what computing them again saves, and what it costs.
+    """Show where the layers of MODEL can be divided into segments, what recomputing them saves, and what it costs.
 
     \b
     fitroom segments xception
@@ -49,9 +52,9 @@ def command(
     from fitroom.keras_model.loading.resizing import load_resizable
     from fitroom.keras_model.loading.source import ModelSource, check_model
 
-    Recipe(precision=precision)  # raises where there is no such precision
+    Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
-    quieten(choose_and_say(backend))
+    quieten(choose_backend_and_say(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with stdout_for_results():
         outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)
@@ -59,7 +62,7 @@ def command(
         from fitroom.report.segments.figure import draw_segments
 
         plot.write_text(draw_segments(graph, outline), encoding="utf-8")
-        click.echo(f"drawn: {plot}", err=True)
+        click.echo(f"plot written: {plot}", err=True)
     if as_json:
         click.echo(json.dumps(outline.to_dict(), indent=2))
         return

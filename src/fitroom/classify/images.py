@@ -1,4 +1,4 @@
-"""The pictures of a training, and what is said of them."""
+"""The images of a training: loading them with progress messages, and a line that describes them."""
 
 import logging
 import time
@@ -13,12 +13,12 @@ from fitroom.classify.options import TrainOptions
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-def load_pictures(options: TrainOptions, image_size: int, say: Say) -> Any:
-    """Look through the folder and cut it into training, validation and test."""
+def load_images(options: TrainOptions, image_size: int, say: Say) -> Any:
+    """Scan the folder, split it into training, validation and test, and say what was found."""
     from fitroom import data
 
-    with _unsaid():
-        pictures = data.images(
+    with _mute_log():
+        images = data.images(
             options.folder,
             image_size=image_size,
             batch_size=options.batch_size,
@@ -33,39 +33,38 @@ def load_pictures(options: TrainOptions, image_size: int, say: Say) -> Any:
             workers=options.workers,
             progress=_Progress(say),
         )
-    for line in (described(pictures), *pictures.warnings):
+    for line in (describe_images(images), *images.warnings):
         say(line)
-    if pictures.skipped:
-        first = pictures.skipped[0]
-        more = "" if len(pictures.skipped) == 1 else f", and {len(pictures.skipped) - 1} more in the report"
+    if images.skipped:
+        first = images.skipped[0]
+        more = "" if len(images.skipped) == 1 else f", and {len(images.skipped) - 1} more in the report"
         say(f"skipped: {first.file} ({first.reason}){more}")
-    return pictures
+    return images
 
 
-def described(pictures: Any) -> str:
-    """How many there are of what, in a line; with the smallest and the largest class where they are unlike."""
-    counts = pictures.counts
+def describe_images(images: Any) -> str:
+    """The numbers of images and classes in one line, with the smallest and largest class if they differ much."""
+    counts = images.counts
     totals = {split: sum(of_class.values()) for split, of_class in counts.items() if of_class}
     parts = ", ".join(f"{number} for {split}" for split, number in totals.items() if number)
-    line = f"{sum(totals.values())} pictures of {len(pictures.classes)} classes ({parts}; {pictures.layout})"
+    line = f"{sum(totals.values())} images of {len(images.classes)} classes ({parts}; {images.layout})"
     trained = counts["train"]
     least, most = min(trained, key=trained.get), max(trained, key=trained.get)
     if trained[most] >= 2 * trained[least]:
-        line += (
-            f"; from {trained[least]} of {least!r} to {trained[most]} of {most!r}: --class-weight balanced evens it out"
-        )
+        line += f"; from {trained[least]} of {least!r} to {trained[most]} of {most!r}"
+        line += ": --class-weight balanced compensates for this"
     return line
 
 
-def root_of(folder: str) -> Path:
-    """What names of files are relative to."""
+def find_data_root(folder: str) -> Path:
+    """The folder that file names are shown relative to."""
     path = Path(folder)
     return path if path.is_dir() else path.parent
 
 
 @contextmanager
-def _unsaid() -> Iterator[None]:
-    """Keep warnings out of the log: the view says them."""
+def _mute_log() -> Iterator[None]:
+    """Keep warnings out of the log: the view shows them."""
     log = logging.getLogger("fitroom")
     before, log.disabled = log.disabled, True
     try:
@@ -75,7 +74,7 @@ def _unsaid() -> Iterator[None]:
 
 
 class _Progress:
-    """Says how far the look through a large folder is, now and then."""
+    """Says every few seconds how far the scan of a large folder is."""
 
     def __init__(self, say: Say) -> None:
         self._say = say

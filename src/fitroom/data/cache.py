@@ -1,4 +1,4 @@
-"""Decoded pictures kept for the next epoch, as many as a limit in bytes allows."""
+"""Caches of decoded images for the next epoch, in memory or on disk, up to a limit in bytes."""
 
 import os
 import tempfile
@@ -12,57 +12,58 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fitroom.data.pixels import pixels
+from fitroom.data.pixels import choose_pixel_library
 
 _VERSION = 2
-"""Of how pictures are decoded, resized and kept: another number, and nothing that was kept is used."""
+"""Version of decoding, resizing and storing: with another one, nothing that was cached is used."""
 
 _CHECKSUM_BYTES = 4
-_LEFT = ".tmp"
+_TEMPORARY = ".tmp"
 _OLD_SECONDS = 3600
-"""After which nobody is writing a file any more."""
+"""The age at which a temporary file is taken for left by a killed process."""
 
 
-class Kept(Protocol):
-    """A cache of pictures by the hash of their file's content. Missing is always allowed: it is decoded again then."""
+class ImageCache(Protocol):
+    """A cache of images by the hash of their file's content. It may forget any image: that one is decoded again."""
 
     def get(self, digest: str) -> Any:
-        """The picture, or None."""
+        """The cached image, or None."""
 
-    def put(self, digest: str, picture: Any) -> None:
-        """Keep it, if there is room."""
+    def put(self, digest: str, image: Any) -> None:
+        """Store an image, if there is room."""
 
 
-class InMemory:
-    """Pictures in the memory of this process."""
+class MemoryCache:
+    """Images in the memory of this process."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._pictures: dict[str, Any] = {}
+        self._images: dict[str, Any] = {}
         self._free_bytes = limit_bytes
 
     def get(self, digest: str) -> Any:
-        """The picture, or None."""
-        return self._pictures.get(digest)
+        """The cached image, or None."""
+        return self._images.get(digest)
 
-    def put(self, digest: str, picture: Any) -> None:
-        """Keep it, if there is room."""
-        if picture.nbytes <= self._free_bytes and digest not in self._pictures:
-            self._free_bytes -= picture.nbytes
-            self._pictures[digest] = np.array(picture)
+    def put(self, digest: str, image: Any) -> None:
+        """Store an image, if there is room."""
+        if image.nbytes <= self._free_bytes and digest not in self._images:
+            self._free_bytes -= image.nbytes
+            self._images[digest] = np.array(image)
 
 
-class OnDisk:
-    """Pictures in files, one each, that take their names when they are whole: processes may share them or be killed.
+class DiskCache:
+    """Images in one file each. A file is renamed into place once it is whole, so processes may share it or be killed.
 
-    A file begins with the checksum of its key and its pixels: one that was torn, zeroed or swapped is as if it were not
-    there, and is decoded and written again.
+    A file begins with a checksum of its key and its pixels: a damaged or misplaced one counts as missing, and is
+    decoded and written again.
     """
 
     def __init__(
         self, folder: Path, limit_bytes: int, *, image_size: int, resize: str, wanted: Collection[str]
     ) -> None:
         self._root = folder
-        self._folder = folder / f"{image_size}-{resize}-{_VERSION}-{pixels().name}-{pixels().version}"
+        pixels = choose_pixel_library()
+        self._folder = folder / f"{image_size}-{resize}-{_VERSION}-{pixels.name}-{pixels.version}"
         self._shape = (image_size, image_size, 3)
         self._bytes = image_size * image_size * 3
         self._file_bytes = _CHECKSUM_BYTES + self._bytes
@@ -70,29 +71,29 @@ class OnDisk:
         self._lock = threading.Lock()
 
     def get(self, digest: str) -> Any:
-        """The picture, or None."""
-        picture: Any = np.empty(self._shape, np.uint8)
-        pixel_bytes = picture.data.cast("B")
+        """The cached image, or None."""
+        image: Any = np.empty(self._shape, np.uint8)
+        pixel_bytes = image.data.cast("B")
         try:
-            with open(self._file(digest), "rb", buffering=0, opener=_opened) as file:
+            with open(self._file(digest), "rb", buffering=0, opener=_open_nonblocking) as file:
                 checksum = file.read(_CHECKSUM_BYTES)
                 whole = file.readinto(pixel_bytes) == self._bytes and not file.read(1)
         except OSError:
             return None
-        return picture if whole and checksum == _checksum(digest, pixel_bytes) else None
+        return image if whole and checksum == _checksum(digest, pixel_bytes) else None
 
-    def put(self, digest: str, picture: Any) -> None:
-        """Keep it, if there is room. A disk that is full is no reason to stop, and nothing is left of the attempt."""
-        path, data = self._file(digest), np.ascontiguousarray(picture).data.cast("B")
+    def put(self, digest: str, image: Any) -> None:
+        """Store an image, if there is room. A full disk ends caching, not training, and leaves no partial file."""
+        path, data = self._file(digest), np.ascontiguousarray(image).data.cast("B")
         with self._lock:
-            needed = 0 if path.exists() else self._file_bytes  # what is damaged is replaced
+            needed = 0 if path.exists() else self._file_bytes  # a damaged file is replaced
             if needed and self._free_bytes < needed:
                 return
             self._free_bytes -= needed
         beside = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=path.parent, suffix=_LEFT)
+            handle, beside = tempfile.mkstemp(dir=path.parent, suffix=_TEMPORARY)
             with os.fdopen(handle, "wb") as file:
                 file.write(_checksum(digest, data))
                 file.write(data)
@@ -107,16 +108,16 @@ class OnDisk:
         return self._folder / digest[:2] / digest
 
     def _make_room(self, limit_bytes: int, wanted: set[str]) -> int:
-        """Remove what others kept, the oldest first, until what is wanted fits; the bytes that are in use then."""
+        """Remove files of other data sets, the oldest first, until the wanted ones fit. Returns the bytes in use."""
         ours, others = 0, []
         now = time.time()
         for path in self._root.glob("*/*/*"):
             try:
                 known = path.lstat()
-                if path.suffix == _LEFT and now - known.st_mtime > _OLD_SECONDS:  # a kill left it
+                if path.suffix == _TEMPORARY and now - known.st_mtime > _OLD_SECONDS:  # left by a killed process
                     path.unlink()
                     continue
-            except OSError:  # another process was quicker
+            except OSError:  # another process removed it
                 continue
             if path.name in wanted and path.parent.parent == self._folder:
                 wanted.discard(path.name)
@@ -135,13 +136,14 @@ class OnDisk:
 
 
 def _checksum(digest: str, pixel_bytes: Any) -> bytes:
-    """Of the key too, so that one picture's file is not taken for another's.
+    """A checksum of the pixels and of the key, so that one image's file is not taken for another's.
 
-    It is against faults, not against people, and a picture of 299 pixels takes 60 microseconds: SHA-256 takes 150.
+    It guards against faults, not against attacks, and takes 60 microseconds for an image of 299 x 299 pixels, where
+    SHA-256 takes 150.
     """
     return zlib.crc32(pixel_bytes, zlib.crc32(digest.encode())).to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def _opened(path: str, flags: int) -> int:
-    """A pipe is not waited for."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file without blocking, as a pipe would."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,8 +1,8 @@
-"""Answers that were given before, found again without importing a framework.
+"""A cache of whole answers of `estimate` and `plan`, read without importing a framework.
 
-A model that is named, or in a file, is the same as long as its name, the file and everything installed are: then the
-whole answer is on disk, and no second has to go by for TensorFlow to start. What a function of the user's builds, and
-what is measured, is found anew each time.
+The answer for a model by name or in a file holds as long as the name, the file and all installed packages are the same;
+reading it saves the seconds that a framework takes to start. What a user's function builds, and what is measured, is
+not cached.
 """
 
 import hashlib
@@ -18,35 +18,35 @@ from fitroom.memory import cache
 
 Answer = TypeVar("Answer")
 
-_SPEAK_TO_FRAMEWORKS = ("KERAS_", "XLA_", "TF_", "JAX_", "PYTORCH_", "CUDA_")
+_FRAMEWORK_PREFIXES = ("KERAS_", "XLA_", "TF_", "JAX_", "PYTORCH_", "CUDA_")
 
 
 def key_of(question: dict[str, Any]) -> str | None:
-    """A digest of all that decides the answer to the question; None where that cannot be known beforehand."""
+    """A digest of all that the answer depends on; None where the answer cannot be cached."""
     identity = _identity(question["model"])
     if identity is None or question["measure"]:
         return None
-    settings = sorted(pair for pair in os.environ.items() if pair[0].startswith(_SPEAK_TO_FRAMEWORKS))
+    settings = sorted(pair for pair in os.environ.items() if pair[0].startswith(_FRAMEWORK_PREFIXES))
     return cache.digest("answer", repr(sorted(question.items())), identity, repr(settings), _installed(), _keras_json())
 
 
-def recall(key: str | None, read: Callable[[Any], Answer]) -> Answer | None:
-    """The answer that was kept, made by `read` of the plain values that it was kept as."""
+def load_answer(key: str | None, read: Callable[[Any], Answer]) -> Answer | None:
+    """The cached answer, or None; `read` makes it of the plain values that are stored."""
     kept = cache.load(key) if key else None
     try:
         return None if kept is None else read(kept)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):  # not what `remember` keeps: as if not there
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):  # damaged: as if it were missing
         return None
 
 
-def remember(key: str | None, answer: Any) -> None:
-    """Keep an answer, as plain values."""
+def store_answer(key: str | None, answer: Any) -> None:
+    """Store an answer, as plain values."""
     if key:
         cache.store(key, answer)
 
 
 def _identity(text: str) -> str | None:
-    """What a name or a file stands for. Names need no look at Keras: one that it does not know was never answered."""
+    """What identifies a model: the content of its file, or its name; None for a function of the user."""
     if function.is_function(text):
         return None
     file = Path(text)
@@ -54,7 +54,7 @@ def _identity(text: str) -> str | None:
 
 
 def _installed() -> str:
-    """Every package with its version, and fitroom's own files: an edited fitroom answers anew."""
+    """All packages with their versions, and the times of fitroom's own files, so that edits invalidate the cache."""
     packages = sorted(f"{found.name}=={found.version}" for found in importlib.metadata.distributions())
     sources = sorted(Path(__file__).parents[1].rglob("*.*"))
     compiler = sorted(path.name for path in tensorflow_compiler_folder().glob("*.dist-info"))
@@ -63,7 +63,7 @@ def _installed() -> str:
 
 
 def _keras_json() -> str:
-    """Keras's settings, of which the floating-point type and the order of axes decide a model's shapes."""
+    """Keras's settings file: its float type and data format affect a model."""
     folder = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras").expanduser()
     try:
         return (folder / "keras.json").read_text()

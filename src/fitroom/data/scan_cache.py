@@ -1,8 +1,8 @@
-"""What earlier scans found, on disk: a file is known by its path as long as its size and time stay the same.
+"""Results of earlier scans, on disk. A result holds as long as size and modification time of the file stay the same.
 
-SQLite does what a cache shared by processes needs: it survives being killed, and two may write at once. Every row has a
-checksum, and the file a largest size, beyond which what was not seen for longest goes. Whatever goes wrong with it, the
-files are just looked at again.
+SQLite does what a cache shared by processes needs: it survives a kill, and two processes may write at once. Every row
+has a checksum, and the database a largest size, beyond which the rows not used for longest are removed. Whatever goes
+wrong with the cache, the files are just scanned again.
 """
 
 import hashlib
@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any
 from fitroom.environment import cache_folder
 
 if TYPE_CHECKING:
-    from fitroom.data.scan import Seen
+    from fitroom.data.scan import ScannedFile
 
 _VERSION = 2
-"""Of what a look at a file finds: another number, and all files are looked at again."""
+"""Version of what a scan records: with another one, all files are scanned again."""
 
 LARGEST_BYTES = 512 * 1024**2
-"""Of the database: some two million files."""
+"""The largest size of the database: some two million files."""
 
 Stamp = tuple[int, int]
 
 _COLUMNS = "size, time, digest, reason, format, mode, width, height, progressive, orientation"
 _OWN_COLUMNS = "seen, checksum"
-"""The day on which a file was last seen, and a checksum of all but that."""
+"""The day of the last use of a row, and a checksum of everything else in it."""
 
 
-class KnownFiles:
-    """The cache, open from `with` to its end. Without a cache folder nothing is known and nothing kept."""
+class ScanCache:
+    """The cache, open within `with`. Without a cache folder it is empty and stores nothing."""
 
     def __init__(self) -> None:
         self._database: sqlite3.Connection | None = None
@@ -48,14 +48,14 @@ class KnownFiles:
             for older in range(1, _VERSION):
                 (folder / f"pictures-{older}.sqlite3").unlink(missing_ok=True)
             try:
-                self._database = _opened(file)
-            except sqlite3.OperationalError:  # in use, or no place to write
+                self._database = _open(file)
+            except sqlite3.OperationalError:  # in use, or not writable
                 raise
-            except sqlite3.DatabaseError:  # no database: something damaged it
+            except sqlite3.DatabaseError:  # damaged
                 file.unlink()
-                self._database = _opened(file)
+                self._database = _open(file)
 
-    def __enter__(self) -> "KnownFiles":
+    def __enter__(self) -> "ScanCache":
         return self
 
     def __exit__(
@@ -64,41 +64,41 @@ class KnownFiles:
         if self._database is not None:
             self._database.close()
 
-    def find(self, stamps: Mapping[Path, Stamp | None]) -> dict[Path, "Seen"]:
-        """What is known of files that are as they were."""
-        found: dict[Path, Seen] = {}
+    def find(self, stamps: Mapping[Path, Stamp | None]) -> dict[Path, "ScannedFile"]:
+        """The results of files whose size and time are unchanged."""
+        found: dict[Path, ScannedFile] = {}
         if self._database is None:
             return found
-        question = f"SELECT {_COLUMNS}, {_OWN_COLUMNS} FROM files WHERE path = ?"
+        query = f"SELECT {_COLUMNS}, {_OWN_COLUMNS} FROM files WHERE path = ?"
         today, old = _today(), []
         with suppress(sqlite3.Error, OverflowError):
             for path, stamp in stamps.items():
                 key = _key(path)
-                row = self._database.execute(question, (key,)).fetchone()
+                row = self._database.execute(query, (key,)).fetchone()
                 if row is None or stamp != row[:2] or row[-1] != _checksum(key, row[:-2]):
                     continue
-                found[path] = _seen(row[:-2])
+                found[path] = _read_row(row[:-2])
                 if row[-2] != today:
                     old.append((today, key))
         with suppress(sqlite3.Error), self._database:
             self._database.executemany("UPDATE files SET seen = ? WHERE path = ?", old)
         return found
 
-    def keep(self, stamps: Mapping[Path, Stamp | None], found: Mapping[Path, "Seen"]) -> None:
-        """Keep what was found, at once: a scan that is stopped goes on where it was."""
+    def store(self, stamps: Mapping[Path, Stamp | None], found: Mapping[Path, "ScannedFile"]) -> None:
+        """Store results. A scan does so in chunks: one that is stopped resumes after the last chunk."""
         if self._database is None:
             return
         rows = []
         for path, seen in found.items():
             stamp = stamps[path]
-            # What could not be read may be readable next time without having changed.
+            # A file that could not be read may become readable without a change of size or time.
             if stamp is not None and seen.digest and seen.size_bytes == stamp[0]:
                 key, row = _key(path), (*stamp, seen.digest, *_columns(seen.found))
                 rows.append((key, *row, _today(), _checksum(key, row)))
         with suppress(sqlite3.Error, OverflowError):
             try:
                 self._insert(rows)
-            except sqlite3.OperationalError:  # it has its largest size
+            except sqlite3.OperationalError:  # the largest size is reached
                 _make_room(self._database, is_full=True)
                 self._insert(rows)
 
@@ -109,8 +109,8 @@ class KnownFiles:
             self._database.executemany(f"INSERT OR REPLACE INTO files VALUES (?, {marks})", rows)
 
 
-def _opened(file: Path) -> sqlite3.Connection:
-    if file.exists() and not file.is_file():  # a pipe would never end
+def _open(file: Path) -> sqlite3.Connection:
+    if file.exists() and not file.is_file():  # opening a pipe would block
         raise sqlite3.OperationalError("not a file")
     database = sqlite3.connect(file, timeout=10)
     columns = f"{_COLUMNS}, {_OWN_COLUMNS}"
@@ -120,7 +120,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _make_room(database: sqlite3.Connection, *, is_full: bool = False) -> None:
-    """Keep the database below its size: what was not seen for longest goes, half of it, before it is full."""
+    """Keep the database below its largest size: delete the half of the rows that was not used for longest."""
     ((page_bytes,),) = database.execute("PRAGMA page_size").fetchall()
     ((pages,),) = database.execute("PRAGMA page_count").fetchall()
     ((free,),) = database.execute("PRAGMA freelist_count").fetchall()
@@ -142,17 +142,17 @@ def _checksum(key: bytes, row: tuple[Any, ...]) -> str:
 
 
 def _columns(found: Any) -> tuple[Any, ...]:
-    if isinstance(found, str):  # a decoder's words may hold what is no text
+    if isinstance(found, str):  # a decoder's message may hold what is not text
         return (found.encode("utf-8", "replace").decode(), *[None] * 6)
     return (None, *astuple(found))
 
 
-def _seen(row: tuple[Any, ...]) -> "Seen":
+def _read_row(row: tuple[Any, ...]) -> "ScannedFile":
     from fitroom.data.opening import Header
-    from fitroom.data.scan import Seen
+    from fitroom.data.scan import ScannedFile
 
     size_bytes, _, digest, reason, *header = row
-    return Seen(digest, size_bytes, Header(*header) if reason is None else reason)
+    return ScannedFile(digest, size_bytes, Header(*header) if reason is None else reason)
 
 
 def _key(path: Path) -> bytes:
