@@ -17,7 +17,7 @@ from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.backends.quiet import quieten_for_estimates
-from fitroom.cards.vendor import check_nvidia
+from fitroom.cards.catalogue import check_nvidia
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate

@@ -7,9 +7,8 @@ from typing import Any
 from fitroom.backends.choose import choose_backend
 from fitroom.backends.quiet import quieten, quieten_for_estimates
 from fitroom.budget import Budget
-from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.catalogue import Card, check_nvidia, find_card
 from fitroom.cards.nvml import live_gpus
-from fitroom.cards.vendor import check_nvidia
 from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.input_sizes import known_sizes

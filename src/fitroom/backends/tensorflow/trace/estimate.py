@@ -15,7 +15,7 @@ from fitroom.backends.tensorflow.trace.measure import (
 from fitroom.backends.tensorflow.trace.micro_batch_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
 from fitroom.backends.tensorflow.trace.micro_batch_step import CutStep, cut_step, whole_step
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, predict_step, training_step
-from fitroom.cards.vendor import check_nvidia
+from fitroom.cards.catalogue import check_nvidia
 from fitroom.keras_model.compile_choice import AUTO, jit_choice
 from fitroom.keras_model.layers import can_be_jitted, cudnn_loops_note
 from fitroom.keras_model.prepared import PreparedModel, prepared

@@ -12,7 +12,7 @@ from fitroom.backends.tensorflow.train.captured import let_go_with
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import Card
-from fitroom.cards.live import card_in_this_machine
+from fitroom.cards.nvml import find_live_gpu
 from fitroom.errors import BackendError
 from fitroom.memory.step import StepRequest
 
@@ -21,7 +21,7 @@ _FIRST_STEPS, _STEADY_STEPS = 3, 4
 
 def check_card(card: Card) -> None:
     """Raise InputError where the card is not in this machine, BackendError where TensorFlow does not see it."""
-    card_in_this_machine(card)
+    find_live_gpu(card)
     if not tf.config.list_physical_devices("GPU"):
         raise BackendError(
             "TensorFlow does not see the card in this machine.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fitroom.backends.tensorflow.trace.graph.estimate import GraphFound, graph_timeline
 from fitroom.backends.tensorflow.trace.micro_batch_step import CutStep
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
-from fitroom.memory.allocators.best_fit import rounded
+from fitroom.memory.allocators.best_fit import round_up
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import PHASES, Buffer, Moment, Phase, Timeline
 
@@ -53,6 +53,6 @@ def _fused_update(update: TensorFlowStep) -> Timeline:
     """All variables, and the old values of those that are changed: all but the sums of gradients."""
     held = [each for each in update.variables for _ in range(1 if each.kind == "gradients" else 2)]
     buffers = [
-        Buffer(size_bytes=rounded(each.size_bytes), kind=each.kind, layer=each.layer, first=0, last=0) for each in held
+        Buffer(size_bytes=round_up(each.size_bytes), kind=each.kind, layer=each.layer, first=0, last=0) for each in held
     ]
     return Timeline(buffers=tuple(buffers), moments=(Moment(name="update", layer=None, phase="update"),))

@@ -9,7 +9,7 @@ from fitroom.backends.tensorflow.trace.jitted.placement import block_bytes, trai
 from fitroom.backends.tensorflow.trace.jitted.required import required_bytes
 from fitroom.backends.tensorflow.trace.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
-from fitroom.memory.allocators.best_fit import BestFitAllocator, rounded
+from fitroom.memory.allocators.best_fit import BestFitAllocator, round_up
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import Buffer, Timeline
@@ -64,7 +64,7 @@ def _sizes(request: StepRequest) -> float:
 def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:
     """The same with the next batch on its way to the card."""
     end = len(timeline.moments) - 1
-    coming = Buffer(size_bytes=rounded(next_bytes), kind="input", layer=None, first=0, last=end)
+    coming = Buffer(size_bytes=round_up(next_bytes), kind="input", layer=None, first=0, last=end)
     return Timeline(buffers=(*timeline.buffers, coming), moments=timeline.moments)
 
 
