@@ -9,7 +9,7 @@ import pytest
 from fitroom.cards.catalogue import all_cards, find_card
 from fitroom.planning.roofline.step_time import CLASSES, FEATURES, StepTime, known_factors
 from fitroom.planning.roofline.work import KINDS, Work
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 from test_backend_contract import needs, run_checks
 from test_remat_search import NUM_CALLS, drawn_chain
 

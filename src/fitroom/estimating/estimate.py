@@ -137,9 +137,9 @@ def _limit_note(request: StepRequest, limit: str | int | None, backend: str) -> 
 def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
     if not training or recipe.remat in (None, "none"):
         return ()
-    from fitroom.remat.note import remat_note  # it brings NumPy
+    from fitroom.remat.chooser import describe_remat  # it brings NumPy
 
-    return remat_note(model, recipe.remat)
+    return describe_remat(model, recipe.remat)
 
 
 def whole_number(batch_size: Any) -> int:

@@ -13,8 +13,8 @@ from fitroom.errors import InputError
 from fitroom.keras_model.recompute import resident_bytes
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Recipe, Remat
-from fitroom.remat.choice import Choice
-from fitroom.remat.cover import Cover
+from fitroom.remat.chooser import SegmentChooser
+from fitroom.remat.segmentation import Segmentation
 from fitroom.units import format_bytes
 
 MOST_ESTIMATES = 6
@@ -57,27 +57,27 @@ class _Choosing:
 
     def __init__(self, trace: Trace, model: Any, request: StepRequest) -> None:
         self._trace, self._model, self._request = trace, model, request
-        self._choice = Choice.of_model(model)
+        self._chooser = SegmentChooser.of_model(model)
         self.num_samples = request.recipe.samples_at_once(request.batch_size)
         self._resident_bytes = resident_bytes(model, self.num_samples)
 
     @property
     def smallest_bytes(self) -> int:
         """The least that the search can promise."""
-        return self._choice.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
+        return self._chooser.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
 
-    def counted_bytes(self, cover: Cover) -> int:
+    def counted_bytes(self, cover: Segmentation) -> int:
         """What the search takes a cover for."""
         return cover.peak_bytes * self.num_samples + self._resident_bytes
 
-    def cover(self, budget_bytes: int) -> Cover:
+    def cover(self, budget_bytes: int) -> Segmentation:
         """The cheapest within so many bytes, or else the smallest."""
         budget = Remat(budget=max(budget_bytes, self.smallest_bytes))
-        return self._choice.cover(budget, self.num_samples, self._resident_bytes)
+        return self._chooser.choose(budget, self.num_samples, self._resident_bytes)
 
-    def traced(self, cover: Cover) -> tuple[TracedStep, Recipe]:
+    def traced(self, cover: Segmentation) -> tuple[TracedStep, Recipe]:
         """Its estimate, and the recipe that names its segments."""
-        recipe = replace(self._request.recipe, remat=self._choice.named(cover))
+        recipe = replace(self._request.recipe, remat=self._chooser.to_remat(cover))
         return self._trace(self._model, replace(self._request, recipe=recipe)), recipe
 
     def smallest(self, budget_bytes: int) -> tuple[TracedStep, Recipe]:
@@ -90,7 +90,7 @@ class _Choosing:
 
 def _impossible(budget_bytes: int, smallest_bytes: int, num_samples: int) -> InputError:
     return InputError(
-        f"No choice of segments brings a step with {num_samples} samples at once under {format_bytes(budget_bytes)}. "
+        f"No choice of segments brings a step with micro-batch {num_samples} under {format_bytes(budget_bytes)}. "
         f"The smallest possible is {format_bytes(smallest_bytes)}.",
         hint="a larger budget, or a smaller micro_batch",
     )

@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.errors import ModelError
 from fitroom.keras_model.segment import Recomputed, SegmentVariables
 from fitroom.keras_model.segmented_call import SegmentedCall, lent, losses_added
-from fitroom.remat.choice import Choice
+from fitroom.remat.chooser import SegmentChooser
 from fitroom.remat.graph import functional_of
 
 
@@ -75,5 +75,5 @@ class _HeldLayer:
 
 
 def _segmented(block: Any, recomputed: Recomputed) -> SegmentedCall:
-    choice = Choice.of_model(block)
-    return SegmentedCall(block, choice.graph, choice.cover("blocks").segments, recomputed)
+    chooser = SegmentChooser.of_model(block)
+    return SegmentedCall(block, chooser.graph, chooser.choose("blocks").segments, recomputed)

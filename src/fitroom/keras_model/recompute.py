@@ -13,7 +13,7 @@ from fitroom.keras_model.segment import Recomputed
 from fitroom.keras_model.segment import SegmentVariables as SegmentVariables
 from fitroom.keras_model.segmented_call import SegmentedCall
 from fitroom.recipe import Remat
-from fitroom.remat.choice import Choice
+from fitroom.remat.chooser import SegmentChooser
 from fitroom.remat.graph import functional_of
 from fitroom.remat.shapes import num_bytes
 
@@ -31,7 +31,7 @@ class Rematerialisation:
     def __init__(self, model: Any, remat: str | Remat | None, recomputed: Recomputed) -> None:
         self._model, self._recomputed = model, recomputed
         self.remat = None if remat == "none" else remat
-        self._choice: Choice | None = None
+        self._chooser: SegmentChooser | None = None
         self._calls: dict[int, SegmentedCall | HeldLayers] = {}
 
     def during(self, num_samples: int) -> AbstractContextManager[None]:
@@ -48,9 +48,9 @@ class Rematerialisation:
     def _call(self, num_samples: int) -> SegmentedCall | HeldLayers:
         if self.remat == "blocks" and functional_of(self._model) is None:
             return HeldLayers(self._model, self._recomputed)
-        self._choice = self._choice or Choice.of_model(self._model)
-        cover = self._choice.cover(self.remat or "none", num_samples, resident_bytes(self._model, num_samples))
-        return SegmentedCall(self._model, self._choice.graph, cover.segments, self._recomputed)
+        self._chooser = self._chooser or SegmentChooser.of_model(self._model)
+        segmentation = self._chooser.choose(self.remat or "none", num_samples, resident_bytes(self._model, num_samples))
+        return SegmentedCall(self._model, self._chooser.graph, segmentation.segments, self._recomputed)
 
     def of_step(self, step: Step, num_samples: int) -> Step:
         """A step that does what `step` does, with the model running in segments.

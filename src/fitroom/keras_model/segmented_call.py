@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from fitroom.keras_model.segment import Recomputed, SegmentVariables
-from fitroom.remat.cover import with_gaps
 from fitroom.remat.graph import Call, LayerGraph, functional_of
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment, fill_gaps
 
 OperationFunction = Callable[[Any], Callable[..., Any]]
 """Gives an operation the arguments that Keras hands from layer to layer, such as `training`."""
@@ -27,7 +26,7 @@ class SegmentedCall:
     def __init__(self, model: Any, graph: LayerGraph, segments: Sequence[Segment], recomputed: Recomputed) -> None:
         self._model, self._functional, self._graph = model, functional_of(model), graph
         self._recomputed = recomputed
-        self._stretches = [_Stretch(graph, segment) for segment in with_gaps(segments, len(graph.calls))]
+        self._stretches = [_Stretch(graph, segment) for segment in fill_gaps(segments, len(graph.calls))]
         self._to_recompute = frozenset(segments)
 
     @contextmanager

@@ -9,7 +9,7 @@ from fitroom.keras_model.recompute import resident_bytes
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.covers import Covers
 from fitroom.planning.variant import Variant
-from fitroom.remat.cover import Cover
+from fitroom.remat.segmentation import Segmentation
 from fitroom.remat.shapes import num_bytes
 
 SecondsOfStep = Callable[..., float]
@@ -89,7 +89,7 @@ class Subject:
             return self.plain(micro_batch)
         return self._candidate(micro_batch, self.covers.tightest)
 
-    def _candidate(self, micro_batch: int, cover: Cover | None) -> Candidate:
+    def _candidate(self, micro_batch: int, cover: Segmentation | None) -> Candidate:
         return Candidate(
             variant=self.variant,
             batch_size=self.batch_size,
@@ -108,7 +108,7 @@ class Subject:
             found += (_SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
         return max(found, self.weights_bytes) + (self.weights_bytes if micro_batch < self.batch_size else 0)
 
-    def _seconds(self, micro_batch: int, cover: Cover | None) -> float:
+    def _seconds(self, micro_batch: int, cover: Segmentation | None) -> float:
         if self.seconds is None:
             halved = 0.6 if self.variant.precision != "float32" else 1.0
             return halved + 0.1 * -(-self.batch_size // micro_batch)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from fitroom.remat.graph import LayerGraph
-from fitroom.remat.outline import Outline, Stretch
+from fitroom.remat.table import SegmentRow, SegmentTable
 from fitroom.report.palette import INK, KIND_COLOURS, MUTED, PAPER
 from fitroom.report.words import shorten_middle
 from fitroom.units import format_bytes
@@ -13,7 +13,7 @@ _ROW, _LANE, _TOP, _LEFT, _NAMES_WIDTH, _NOTES_WIDTH = 18, 16, 58, 28, 330, 260
 _AGAIN = KIND_COLOURS["activations"]
 
 
-def graph_svg(graph: LayerGraph, outline: Outline) -> str:
+def graph_svg(graph: LayerGraph, outline: SegmentTable) -> str:
     """An SVG file: one row a call, one line a tensor, a band for each segment that is computed again."""
     lanes = _lanes(graph)
     names_at = _LEFT + _LANE * (max(lanes, default=0) + 1)
@@ -40,11 +40,11 @@ def graph_svg(graph: LayerGraph, outline: Outline) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _title(outline: Outline) -> str:
+def _title(outline: SegmentTable) -> str:
     return f"{outline.model}, {outline.num_samples} samples at once, {outline.precision}"
 
 
-def _subtitle(outline: Outline) -> str:
+def _subtitle(outline: SegmentTable) -> str:
     share = 100 * outline.operations / max(outline.forward_operations, 1)
     return (
         f"activations at the peak: {format_bytes(outline.peak_bytes)} instead of "
@@ -70,7 +70,7 @@ def _place(lane: int, number: int) -> tuple[int, int]:
     return _LEFT + _LANE * lane, _TOP + _ROW * number + _ROW // 2
 
 
-def _bands(outline: Outline, width: int, notes_at: int) -> Iterator[str]:
+def _bands(outline: SegmentTable, width: int, notes_at: int) -> Iterator[str]:
     """A band behind each stretch that is computed again, a dashed line at each cut, and what they are worth."""
     row = 0
     for stretch in outline.stretches:
@@ -86,7 +86,7 @@ def _bands(outline: Outline, width: int, notes_at: int) -> Iterator[str]:
             yield f'<path d="M8 {y + height}H{width - 8}" stroke="{MUTED}" stroke-dasharray="4 3" stroke-width="0.8"/>'
 
 
-def _notes(stretch: Stretch) -> list[str]:
+def _notes(stretch: SegmentRow) -> list[str]:
     if not stretch.recomputed:
         return ["kept"]
     tensors = "1 tensor" if len(stretch.leaving) == 1 else f"{len(stretch.leaving)} tensors"

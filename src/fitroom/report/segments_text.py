@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType,
 from rich.table import Table
 from rich.text import Text
 
-from fitroom.remat.outline import Outline, Stretch
+from fitroom.remat.table import SegmentRow, SegmentTable
 from fitroom.report.sheet import Sheet, bar
 from fitroom.report.words import percent
 from fitroom.units import format_bytes
@@ -20,7 +20,7 @@ _WIDTH_OF_FIGURES = 64
 class SegmentsText:
     """Laid out when printed, because only then are width and encoding known."""
 
-    outline: Outline
+    outline: SegmentTable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sheet, outline = Sheet.of(options), self.outline
@@ -41,7 +41,7 @@ class SegmentsText:
         )
 
 
-def _peaks(outline: Outline) -> list[tuple[str, int | None]]:
+def _peaks(outline: SegmentTable) -> list[tuple[str, int | None]]:
     return [
         ("nothing recomputed", outline.plain_peak_bytes),
         ("with these segments", outline.peak_bytes),
@@ -49,7 +49,7 @@ def _peaks(outline: Outline) -> list[tuple[str, int | None]]:
     ]
 
 
-def _table(outline: Outline, sheet: Sheet) -> RenderableType:
+def _table(outline: SegmentTable, sheet: Sheet) -> RenderableType:
     """One row a stretch; the bar is what is there at its backward pass. Where there is little room, there is none."""
     room = sheet.width - _WIDTH_OF_FIGURES
     has_bars = room >= _NAME_WIDTH + _BAR_WIDTH
@@ -77,7 +77,7 @@ def _table(outline: Outline, sheet: Sheet) -> RenderableType:
     return table
 
 
-def _leaving(stretch: Stretch) -> str:
+def _leaving(stretch: SegmentRow) -> str:
     if not stretch.leaving:
         return ""
     tensors = "" if len(stretch.leaving) == 1 else f"{len(stretch.leaving)} tensors, "

@@ -12,7 +12,7 @@ from fitroom.planning.option import Speed
 from fitroom.planning.roofline.work import KINDS, Array, Work, work_of
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.graph import functional_of, layer_graph
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 
 FEATURES = (*KINDS, "weights", "launches", "steps")
 """What the seconds of a step are a sum of: the ideal seconds of each kind of work, and of moving the weights, each so
