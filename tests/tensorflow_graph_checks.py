@@ -17,7 +17,7 @@ from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
 from fitroom.backends.tensorflow.trace.graph.program import program_of
 from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from sample_models import SIZE, classifier
 
@@ -42,7 +42,7 @@ def estimate(model: keras.Model, batch_size: int = BATCH, **arguments) -> fitroo
 
 def program(model: keras.Model, *, card: str = "H200", batch_size: int = BATCH):
     request = StepRequest(batch_size=batch_size, card=find_card(card))
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, lent_values) as ready:
         return program_of(optimised_graph(training_step(ready), request.card))
 
 

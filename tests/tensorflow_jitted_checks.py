@@ -25,7 +25,7 @@ from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import BackendError, CompilerError, InputError, ModelError
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory import cache
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
@@ -65,7 +65,7 @@ def wide() -> keras.Model:
 
 def found(model: keras.Model, *, limit_bytes: int = LIMIT_BYTES, training: bool = True) -> JittedFound:
     request = StepRequest(batch_size=BATCH, card=find_card("T4"), training=training)
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, lent_values) as ready:
         step = training_step(ready) if training else predict_step(ready)
         return jitted_timeline(step, request, limit_bytes)
 
@@ -222,7 +222,7 @@ def test_the_program_is_the_same_whenever_it_is_traced():
     def program() -> bytes:
         keras.backend.clear_session()
         request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-        with prepared(classifier(), request, lent_values) as ready:
+        with prepare_model(classifier(), request, lent_values) as ready:
             return plain_program(hlo_of(training_step(ready)))
 
     assert program() == program()
@@ -285,7 +285,7 @@ def test_without_any_compiler_it_says_what_to_install(monkeypatch):
 def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they_are():
     def in_parts(model: keras.Model, micro_batch: int) -> Timeline:
         request = StepRequest(batch_size=BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=micro_batch))
-        with prepared(model, request, lent_values) as ready:
+        with prepare_model(model, request, lent_values) as ready:
             return jitted_timeline_of_parts(cut_step(ready), request, LIMIT_BYTES).timeline
 
     halves, eighths = (in_parts(classifier(), BATCH // number) for number in (2, 8))
@@ -305,7 +305,7 @@ def depthwise(num_layers: int, policy: str = "float32") -> TensorFlowStep:
     for _ in range(num_layers):
         x = layers.DepthwiseConv2D(3, padding="same")(x)
     model = keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
-    with prepared(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
+    with prepare_model(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
         return training_step(ready)
 
 

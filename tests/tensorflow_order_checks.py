@@ -23,7 +23,7 @@ from fitroom.backends.tensorflow.trace.graph.residents import placed, residents_
 from fitroom.backends.tensorflow.trace.graph.values import Holdings
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
 
@@ -62,7 +62,7 @@ def graph_that_runs(model: keras.Model) -> Any:
 
 @contextmanager
 def traced(model: keras.Model) -> Iterator[TensorFlowStep]:
-    with prepared(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
+    with prepare_model(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
         yield training_step(ready)
 
 

@@ -21,7 +21,7 @@ from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from remat_cases import CASES
 from remat_checks import assert_close, in_threes
@@ -67,7 +67,7 @@ def replayed_peak(remat, micro_batch):
     """The same as replayed for the CPU, without scratch memory."""
     recipe = Recipe(micro_batch=micro_batch, remat=remat)
     request = StepRequest(batch_size=SAMPLES, card=find_card("T4"), recipe=recipe)
-    with prepared(network(), request, lent_values) as ready:
+    with prepare_model(network(), request, lent_values) as ready:
         step = training_step(ready, remat) if micro_batch == SAMPLES else cut_step(ready, remat).part
         residents = residents_of(step)
         program = step_program(step, residents, None)

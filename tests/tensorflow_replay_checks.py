@@ -25,7 +25,7 @@ from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from fitroom.recipe import Recipe
 
@@ -61,7 +61,7 @@ def network(optimizer: str) -> keras.Model:
 def replayed(model: keras.Model) -> tuple[Replayed, int]:
     """The step as it would run on the CPU, without scratch memory; and the bytes of variables."""
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, lent_values) as ready:
         step = training_step(ready)
         residents = residents_of(step)
         program = program_of(optimised_graph(step, None))
@@ -98,7 +98,7 @@ def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
 def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
     model = network(optimizer)
     request = StepRequest(batch_size=2 * BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=BATCH))
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, lent_values) as ready:
         step = cut_step(ready)
         predicted_bytes = max(map(peak_bytes_of, (step.part, step.update)))
         variable_bytes = sum(each.size_bytes for each in step.part.variables if each.kind != "gradients")
@@ -124,7 +124,7 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
     trained(model)
     before = [keras.ops.convert_to_numpy(variable).copy() for variable in model.variables]
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(model, request, lent_zeros) as ready:
+    with prepare_model(model, request, lent_zeros) as ready:
         measured_bytes = measured_peak_bytes(training_step(ready), jit=False, device="CPU:0")
         lent = [weakref.ref(variable.value.handle) for variable in ready.model.variables]
     gc.collect()
@@ -136,7 +136,7 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
 
 def test_what_is_required_holds_processes_whose_variables_lie_a_little_differently():
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(network("adam"), request, lent_values) as ready:
+    with prepare_model(network("adam"), request, lent_values) as ready:
         step = training_step(ready)
         residents = residents_of(step)
         program = program_of(optimised_graph(step, None))

@@ -16,7 +16,7 @@ from fitroom.classify.records import MODEL_FILE
 from fitroom.errors import InputError
 from fitroom.files.durable import load_weights, read_json, sync_folder
 from fitroom.keras_model.freezing import freeze_first
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.runs.checkpoint import has_checkpoint
 from fitroom.runs.lock import take_lock
 from fitroom.runs.place import LOCK_FILE, RUN_FILE, not_written, read_run

@@ -13,7 +13,7 @@ from fitroom.classify.options import check_kept, difference, resume_command
 from fitroom.errors import InputError, message_of
 from fitroom.files.durable import read_json, save_whole, write_json, written_whole
 from fitroom.files.json_lines import finite, read_lines
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import PRECISIONS
 from fitroom.runs.lock import is_locked

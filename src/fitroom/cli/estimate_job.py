@@ -22,8 +22,7 @@ from fitroom.cli.remembered import key_of, recall, remember
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.input_sizes import known_sizes
-from fitroom.keras_model.loading.resizing import load_resizable
-from fitroom.keras_model.loading.source import ModelSource, check_model
+from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import Recipe

@@ -109,7 +109,7 @@ class PlanJob:
 
     def _question(self, say: Say) -> dict[str, Any]:
         """What is to be trained, as `fitroom.plan` takes it."""
-        from fitroom.keras_model.loading.resizing import load_resizable
+        from fitroom.keras_model.loading.source import load_resizable
 
         say(f"building {self.model}")
         source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)

@@ -46,8 +46,7 @@ def command(
     fitroom segments model.keras --json
     """
     from fitroom.backends.quiet import quieten
-    from fitroom.keras_model.loading.resizing import load_resizable
-    from fitroom.keras_model.loading.source import ModelSource, check_model
+    from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 
     Recipe(precision=precision)  # raises where there is no such precision
     check_model(model)

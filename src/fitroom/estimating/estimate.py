@@ -66,7 +66,7 @@ def estimate(
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.keras_model.symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
 
     started = time.perf_counter()
     batch_size = whole_number(batch_size)
@@ -120,9 +120,9 @@ def estimate(
 def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     if recipe.frozen_layers is None:
         return nullcontext()
-    from fitroom.keras_model.freezing import frozen_first  # it brings NumPy
+    from fitroom.keras_model.freezing import freeze_temporarily  # it brings NumPy
 
-    return frozen_first(model, recipe.frozen_layers)
+    return freeze_temporarily(model, recipe.frozen_layers)
 
 
 def _limit_note(request: StepRequest, limit: str | int | None, backend: str) -> tuple[str, ...]:

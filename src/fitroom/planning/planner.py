@@ -8,8 +8,8 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError, ModelError, NothingFitsError, UnknownNameError
 from fitroom.estimating.estimate import estimate
-from fitroom.keras_model.compile_choice import jit_choice
-from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
+from fitroom.keras_model.freezing import freeze_temporarily, layers_with_weights, num_frozen
+from fitroom.keras_model.jit_choice import jit_choice
 from fitroom.keras_model.layers import can_be_jitted
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.step import NO_LIMIT_BYTES
@@ -147,7 +147,7 @@ class Planner:
         model, key = self._model_at(variant.image_size), (variant.precision, variant.image_size)
         if key not in self._covers:
             self._covers[key] = Covers.of_model(model, variant.precision)
-        with frozen_first(model, variant.frozen_layers):
+        with freeze_temporarily(model, variant.frozen_layers):
             step_time = StepTime.of_model(model, backend=self._backend, card=room.card)
             sizes = Subject.bytes_of(model, self._question.batch_size)
         return Subject(
@@ -290,7 +290,7 @@ class Planner:
         frontier = tuple(self._option(search, one) for one in search.frontier(chosen))
         found = search.estimates[candidate.key]
         model = self._model_at(candidate.variant.image_size)
-        with frozen_first(model, candidate.variant.frozen_layers):
+        with freeze_temporarily(model, candidate.variant.frozen_layers):
             digest = model_digest(model)
         return Plan(
             recipe=candidate.recipe,

@@ -16,7 +16,7 @@ from fitroom.files.values import decode, encode
 from fitroom.inputs import Source, randomness
 from fitroom.inputs.prefetch import Prefetched
 from fitroom.keras_model.fingerprint import current_versions, given_learning_rate, model_fingerprint
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe
 from fitroom.runs.callbacks import CallbackStates

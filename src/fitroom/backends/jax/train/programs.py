@@ -10,7 +10,7 @@ import jax
 
 from fitroom.backends.jax.trace.jaxpr.program import jaxprs_in
 from fitroom.backends.jax.train.room import check_room
-from fitroom.keras_model.compile_choice import MadeWith
+from fitroom.keras_model.jit_choice import TrainingSetup
 
 
 @dataclass(kw_only=True)
@@ -53,14 +53,14 @@ class Programs:
         return self._kept[key]
 
 
-_of_models: "weakref.WeakKeyDictionary[Any, tuple[MadeWith, Programs]]" = weakref.WeakKeyDictionary()
+_of_models: "weakref.WeakKeyDictionary[Any, tuple[TrainingSetup, Programs]]" = weakref.WeakKeyDictionary()
 
 
 def programs_of(model: Any) -> Programs:
     """Those of an earlier training, if they hold for the model as it is."""
     kept = _of_models.get(model)
-    if kept is None or not kept[0].holds_for(model):
-        kept = _of_models[model] = (MadeWith(model), Programs())
+    if kept is None or not kept[0].matches(model):
+        kept = _of_models[model] = (TrainingSetup(model), Programs())
     return kept[1]
 
 

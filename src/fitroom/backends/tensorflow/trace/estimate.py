@@ -16,9 +16,9 @@ from fitroom.backends.tensorflow.trace.micro_batch_estimate import graph_timelin
 from fitroom.backends.tensorflow.trace.micro_batch_step import CutStep, cut_step, whole_step
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, predict_step, training_step
 from fitroom.cards.catalogue import check_nvidia
-from fitroom.keras_model.compile_choice import AUTO, jit_choice
+from fitroom.keras_model.jit_choice import AUTO, jit_choice
 from fitroom.keras_model.layers import can_be_jitted, cudnn_loops_note
-from fitroom.keras_model.prepared import PreparedModel, prepared
+from fitroom.keras_model.prepared import PreparedModel, prepare_model
 from fitroom.memory.step import StepRequest, TracedStep
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     jit_note = _jit_note(model, request)  # before the model is lent what it is compiled with
-    with prepared(model, request, lent_zeros if request.measure else lent_values) as ready:
+    with prepare_model(model, request, lent_zeros if request.measure else lent_values) as ready:
         step = _step(ready, request)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)

@@ -18,7 +18,7 @@ from fitroom.backends.tensorflow.train.recompute import recomputed
 from fitroom.backends.tensorflow.train.statistics import Moves
 from fitroom.backends.tensorflow.train.stepper import SMALL_BYTES
 from fitroom.keras_model.layers import owners_of_variables
-from fitroom.keras_model.losses import is_kerass
+from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
@@ -77,7 +77,7 @@ def whole_step(prepared: PreparedModel, remat: str | Remat) -> CutStep | TensorF
     model = prepared.model
     weights = [*model.trainable_variables, *model.optimizer.variables]
     changed_bytes = sum(num_bytes(each.shape, each.dtype) for each in weights)
-    if changed_bytes <= SMALL_BYTES or not is_kerass(type(model).train_step):
+    if changed_bytes <= SMALL_BYTES or not is_from_keras(type(model).train_step):
         return training_step(prepared, remat)
     functions = StepFunctions(model, Objective(model))
     gradients = Rematerialisation(model, remat, recomputed).of_step(functions.gradients, prepared.num_samples)

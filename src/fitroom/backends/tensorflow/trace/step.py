@@ -12,7 +12,7 @@ from fitroom.backends.tensorflow.train.recompute import recomputed
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
@@ -134,7 +134,7 @@ def traced_step(
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
         owners |= owners_of_slots(model, owners)
-        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *helpers_of(model))]
+        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *extra_optimizers(model))]
         groups += [("other", model.metrics_variables)]
     found: dict[int, StepVariable] = {}
     for kind, variables in groups:

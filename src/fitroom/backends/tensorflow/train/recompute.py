@@ -10,8 +10,8 @@ from tensorflow.compiler.tf2xla.python.xla import optimization_barrier  # no pub
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext  # no public name tells who will compile
 
 from fitroom.backends.tensorflow.train.captured import until_let_go
-from fitroom.keras_model.segment import Run, SegmentVariables
-from fitroom.keras_model.state import HeldBack
+from fitroom.keras_model.segmented_call import Run, SegmentVariables
+from fitroom.keras_model.state import IsolatedScope
 
 _SCOPE = "recomputed"
 _RECOMPUTED = re.compile(rf"(?:^|/){_SCOPE}(?:_\d+)?/")
@@ -31,7 +31,7 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> 
     place = until_let_go(run=run, owned=owned, before=())
 
     def outputs_of(given: Sequence[Any], others: _Values) -> tuple[list[Any], _Values]:
-        with HeldBack([*zip(place.owned, given[num_inputs:], strict=True), *others]) as scope:
+        with IsolatedScope([*zip(place.owned, given[num_inputs:], strict=True), *others]) as scope:
             outputs = place.run(given[:num_inputs])
         return outputs, scope.changes
 

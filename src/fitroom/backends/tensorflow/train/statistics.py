@@ -17,7 +17,7 @@ class Moves:
 
     def __init__(self, model: Any) -> None:
         self._groups: dict[Any, list[Any]] = {}
-        for variable in forward_state(model).moved:
+        for variable in forward_state(model).statistics:
             self._groups.setdefault(variable.value.dtype, []).append(variable.value)
 
     def none(self) -> list[Any]:

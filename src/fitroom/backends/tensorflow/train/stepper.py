@@ -18,10 +18,10 @@ from fitroom.backends.tensorflow.train.trial import may_run_out, undone
 from fitroom.batch import Batch, StepName
 from fitroom.errors import ModelError
 from fitroom.keras_model.build import build
-from fitroom.keras_model.compile_choice import MadeWith
-from fitroom.keras_model.losses import is_kerass
+from fitroom.keras_model.jit_choice import TrainingSetup
+from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
-from fitroom.keras_model.outputs import join, join_parts
+from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
@@ -54,7 +54,7 @@ class TensorFlowStepper:
         self._most_tried = 0
         """Samples at once that went well in graph mode, before they were jitted."""
         self._trusted = 0
-        self._made_with: MadeWith | None = None
+        self._made_with: TrainingSetup | None = None
         self._can_train = False
         """Whether the variables that training needs are there."""
         self._feed = Feed()
@@ -68,7 +68,7 @@ class TensorFlowStepper:
     @property
     def holds(self) -> bool:
         """Whether it has programs, and they are still right for the model."""
-        return self._made_with is not None and self._made_with.holds_for(self.model)
+        return self._made_with is not None and self._made_with.matches(self.model)
 
     def trust(self, samples: int) -> None:
         """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
@@ -83,7 +83,7 @@ class TensorFlowStepper:
                 f"The model {self.model.name!r} is distributed over {num_devices} devices. Expected: one.",
                 hint="`model.fit` trains it as it is; make the model outside of the strategy's scope to train it here",
             )
-        if self._is_kerass("train_step") and is_of_arrays(batch):
+        if self._is_from_keras("train_step") and is_of_arrays(batch):
             build(self.model, batch)
         else:
             self._most_samples = batch.size
@@ -91,14 +91,14 @@ class TensorFlowStepper:
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
         self._feed.lead_to(self._card(), is_jitted=self._is_jitted)
-        self._made_with = MadeWith(self.model)
+        self._made_with = TrainingSetup(self.model)
         self._can_train = True
 
     def _prepare_test(self, batch: Batch) -> None:
         """Make weights and variables of metrics. Keras, too, makes none of the optimizer's to evaluate."""
         if self._made_with is None:
             self._program("test_step").changed(as_tensors(batch).data())
-            self._made_with = MadeWith(self.model)
+            self._made_with = TrainingSetup(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
@@ -109,7 +109,7 @@ class TensorFlowStepper:
             if micro_batch < batch.size:
                 return self._train_cut(transaction, batch, micro_batch)
             data = next(self._feed.parts(batch, [batch], micro_batch)).data()
-            if not self._is_kerass("train_step"):
+            if not self._is_from_keras("train_step"):
                 return dict(self._update(transaction, "train_step", data))
             if self._changed_bytes <= SMALL_BYTES:
                 return dict(transaction.run(self._program("train_step"), data))
@@ -145,8 +145,8 @@ class TensorFlowStepper:
                 outputs = transaction.run(self._program("predict_step"), as_tensors(part).data())
                 found.append(keras.tree.map_structure(on_host, outputs))
         if self._made_with is None:
-            self._made_with = MadeWith(self.model)
-        return join_parts(found, [part.size for part in parts], concatenate)
+            self._made_with = TrainingSetup(self.model)
+        return join_micro_batches(found, [part.size for part in parts], concatenate)
 
     def join(self, outputs: Sequence[Any]) -> Any:
         """The outputs of several batches of `predict`."""
@@ -171,7 +171,7 @@ class TensorFlowStepper:
     def _try_in_graph(self, batch: Batch, samples: int) -> None:
         """Have a step that is too large run out of memory here, where it does no harm, rather than jitted."""
         most = max(self._most_tried, self._trusted)
-        if not self._is_jitted or samples <= most or not self._is_kerass("train_step"):
+        if not self._is_jitted or samples <= most or not self._is_from_keras("train_step"):
             return
         if may_run_out(self.model, samples):
             part = as_tensors(first_part(batch, samples))
@@ -244,5 +244,5 @@ class TensorFlowStepper:
         slots = [] if optimizer is None else optimizer.variables
         return [*self.model.variables, *slots, *self.model.metrics_variables]
 
-    def _is_kerass(self, method: str) -> bool:
-        return is_kerass(getattr(type(self.model), method))
+    def _is_from_keras(self, method: str) -> bool:
+        return is_from_keras(getattr(type(self.model), method))

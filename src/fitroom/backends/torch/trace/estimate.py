@@ -13,7 +13,7 @@ from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cards.overhead import context_bytes
 from fitroom.errors import BackendError
 from fitroom.keras_model.layers import cudnn_loops_note
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.memory.timeline import Buffer, Timeline
@@ -43,7 +43,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         check_card(request.card)
     check_nvidia(request.card)
     parts = cut_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
-    with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
+    with prepare_model(model, request, borrow_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
         if request.training:

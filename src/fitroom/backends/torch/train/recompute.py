@@ -14,14 +14,14 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from fitroom.backends.torch.train.random_state import drawing_from, random_state
 from fitroom.backends.torch.train.snapshot import Snapshot
-from fitroom.keras_model.segment import Recomputed, Run, SegmentVariables
-from fitroom.keras_model.state import HeldBack
+from fitroom.keras_model.segmented_call import RecomputeFunction, Run, SegmentVariables
+from fitroom.keras_model.state import IsolatedScope
 
 _OF_A_CALL = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
 """What Keras keeps for each thread and a layer may ask for while it is called."""
 
 
-def recomputing(model: Any) -> Recomputed:
+def recomputing(model: Any) -> RecomputeFunction:
     """`recomputed` for the segments of a model."""
     wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
     return partial(recomputed, modules=[layer.module for layer in wrapped])
@@ -41,11 +41,11 @@ def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables, mod
     def segment(tensors: Sequence[Any]) -> list[Any]:
         if call:
             buffers = Snapshot([buffer for module in modules for buffer in module.buffers()])
-            with _within(call), HeldBack(before):
+            with _within(call), IsolatedScope(before):
                 outputs = run(tensors)
             buffers.put_back()
             return outputs
-        with HeldBack() as scope:
+        with IsolatedScope() as scope:
             outputs = run(tensors)
         before.extend(_carried_out(scope.changes))
         call.update(_what_keras_knows())

@@ -15,9 +15,9 @@ from fitroom.backends.torch.train.rollback import Rollback
 from fitroom.backends.torch.train.transfer import on_device, pinned
 from fitroom.batch import Batch, StepName
 from fitroom.keras_model.build import build_from_few
-from fitroom.keras_model.losses import is_kerass
+from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
-from fitroom.keras_model.outputs import join, join_parts
+from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
@@ -70,7 +70,7 @@ class TorchStepper:
                 self._update()
             else:
                 logs = dict(self.model.train_step(self._put(parts[0]).data()))
-            if self._is_kerass("train_step"):  # one of the user's may want to find them at its next call
+            if self._is_from_keras("train_step"):  # one of the user's may want to find them at its next call
                 rollback.drop_gradients()
         return logs
 
@@ -96,7 +96,7 @@ class TorchStepper:
         self._switch(training=False)
         with rollback.all_or_nothing(), torch.no_grad():
             outputs = [self._outputs(part) for part in batch.parts(micro_batch)]
-        return join_parts(outputs, [part.size for part in batch.parts(micro_batch)])
+        return join_micro_batches(outputs, [part.size for part in batch.parts(micro_batch)])
 
     def _outputs(self, part: Batch) -> Any:
         outputs = self.model.predict_step(self._put(part).data())
@@ -138,8 +138,8 @@ class TorchStepper:
             self.objective.try_losses(batch, self.predict)
         return parts
 
-    def _is_kerass(self, method: str) -> bool:
-        return is_kerass(getattr(type(self.model), method))
+    def _is_from_keras(self, method: str) -> bool:
+        return is_from_keras(getattr(type(self.model), method))
 
     def _update(self) -> None:
         weights = self.model.trainable_weights
