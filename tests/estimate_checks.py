@@ -115,11 +115,11 @@ def test_a_model_that_keras_does_not_jit_is_compiled_where_jax_can_and_that_is_s
 def test_the_loop_over_parts_is_followed_whatever_jax_tells_of_it():
     import jax
 
-    from fitroom.backends.jax.trace.attribution import PARTS
     from fitroom.backends.jax.trace.jaxpr.program import program_of
+    from fitroom.backends.jax.train.micro_batches import MICRO_BATCH_LOOP
 
     def step(weights, batch):
-        with jax.named_scope(PARTS):
+        with jax.named_scope(MICRO_BATCH_LOOP):
             return jax.lax.scan(lambda sums, part: (sums + weights * part.sum(), None), weights, batch)[0]
 
     jaxpr = jax.make_jaxpr(step)(np.zeros(8, "float32"), np.zeros((3, 5), "float32")).jaxpr

@@ -22,12 +22,11 @@ from fitroom import ModelError, Recipe
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
 from fitroom.backends.jax.trace.estimate import UNFORESEEN_SHARE
 from fitroom.backends.jax.trace.step import training_step
-from fitroom.backends.jax.train import room
-from fitroom.backends.jax.train import transfer as sending
+from fitroom.backends.jax.train import room, transfer
 from fitroom.backends.jax.train.programs import keep_programs
-from fitroom.backends.jax.train.state import last_first, of_last_first, read
+from fitroom.backends.jax.train.state import read, reverse_groups, with_reversed_state
 from fitroom.backends.jax.train.stepper import JaxStepper
-from fitroom.backends.undisturbed import undisturbed
+from fitroom.backends.signals import defer_signals
 from fitroom.batch import Batch, cut_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
@@ -278,9 +277,9 @@ def test_memory_that_is_given_back_a_moment_later_is_waited_for(monkeypatch):
 def sent(monkeypatch):
     """The sizes of batches that were moved to what passes for a card, in that order."""
     moved = []
-    move = sending._moved
+    move = transfer._put
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(sending, "_moved", lambda batch: moved.append(batch.size) or move(batch))
+    monkeypatch.setattr(transfer, "_put", lambda batch: moved.append(batch.size) or move(batch))
     return moved
 
 
@@ -293,7 +292,7 @@ def test_the_next_batch_is_sent_before_a_step_if_that_has_room(spare_bytes, is_s
     card = device_with(bytes_limit=program.needed_bytes + next_bytes + spare_bytes, bytes_in_use=0, pool_bytes=0)
     monkeypatch.setattr(jax, "local_devices", lambda: [card])
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     sent.clear()
     plant(stepper, lambda compiled, *arguments: sent.append("step") or compiled(*arguments))
     stepper.train(first, 7)
@@ -318,12 +317,12 @@ def test_what_was_sent_goes_when_it_lies_in_the_way_of_the_step(sent, monkeypatc
         }
 
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform="gpu", id=0, memory_stats=counted)])
-    stepper._sending.take(first)
-    stepper._sending.send_next(program.needed_bytes)
+    stepper._transfer.take(first)
+    stepper._transfer.prefetch_next(program.needed_bytes)
     assert second.size in sent
-    assert stepper._sending._sent is None
+    assert stepper._transfer._prefetched is None
 
 
 def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatch):
@@ -332,11 +331,11 @@ def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatc
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
     for batch in (first, second):
-        stepper.ahead(batch)
-    stepper._sending.take(first)
-    monkeypatch.setattr(sending, "_moved", lambda batch: raise_at_the_call(None, None, None))
-    stepper._sending.send_next(0)
-    assert stepper._sending._sent is None
+        stepper.prefetch(batch)
+    stepper._transfer.take(first)
+    monkeypatch.setattr(transfer, "_put", lambda batch: raise_at_the_call(None, None, None))
+    stepper._transfer.prefetch_next(0)
+    assert stepper._transfer._prefetched is None
 
 
 @pytest.mark.parametrize("jit", [True, False])
@@ -344,7 +343,7 @@ def test_on_the_cpu_no_batch_is_held_on_to(jit):
     stepper = JaxStepper(dense(), jit=jit)
     for size in (FIRST, LATER):
         batch = dense_batch(size)
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
         gone = weakref.ref(batch)
         stepper.train(batch, 7)
         del batch
@@ -356,12 +355,12 @@ def test_a_pause_gives_back_what_was_sent(sent, monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [device_with()])
     stepper, first, second = stepper_of(dense()), dense_batch(FIRST), dense_batch(LATER)
     for batch in (first, second):
-        stepper.ahead(batch)
+        stepper.prefetch(batch)
     stepper.train(first, 7)
-    assert stepper._sending._sent[0] is second
+    assert stepper._transfer._prefetched[0] is second
     stepper.pause()
-    assert stepper._sending._sent is None
-    assert stepper._sending.coming.after(first) is None
+    assert stepper._transfer._prefetched is None
+    assert stepper._transfer.queue.next_after(first) is None
 
 
 def test_a_program_that_finds_no_room_does_not_run(monkeypatch):
@@ -539,7 +538,7 @@ def test_held_back_signals_go_to_the_handlers_there_were():
     came = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
-        with undisturbed():
+        with defer_signals():
             signal.raise_signal(signal.SIGTERM)
             assert not came
         assert came == [signal.SIGTERM]
@@ -690,7 +689,7 @@ def test_an_estimate_is_of_the_very_program_that_is_trained_with():
     stepper, batch = stepper_of(model), dense_batch(FIRST).mapped(jax.device_put)
     stepper.train(batch, 7)
     (cut,) = stepper._cuts.values()
-    trained = jax.jit(of_last_first(cut.train)).trace(read(last_first(stepper._variables)), batch.data())
+    trained = jax.jit(with_reversed_state(cut.train)).trace(read(reverse_groups(stepper._variables)), batch.data())
     assert program == str(trained.jaxpr)
 
 

@@ -17,7 +17,9 @@ from fitroom.remat.graph import functional_of, layer_graph
 from remat_cases import CASES, block, classifier, compiled, layers, pictures
 from step_cases import state_of
 
-recomputed = importlib.import_module(f"fitroom.backends.{keras.config.backend()}.remat").recomputed
+recompute_segment = importlib.import_module(
+    f"fitroom.backends.{keras.config.backend()}.train.recompute"
+).recompute_segment
 
 
 def in_threes(model):
@@ -77,7 +79,7 @@ def test_every_segment_is_recomputed_in_training_and_none_in_prediction():
 
     def counted(run, inputs, variables):
         runs.append((len(inputs), len(variables.trainable), len(variables.non_trainable), len(variables.seeds)))
-        return recomputed(run, inputs, variables)
+        return recompute_segment(run, inputs, variables)
 
     segments = fitroom.Remat(segments=[("backbone/frozen_conv", "backbone/free_relu"), ("head_norm", "head_relu")])
     with Rematerialisation(model, segments, counted).during(batch.size):
@@ -161,10 +163,10 @@ def test_what_cannot_be_cut_says_so():
 
     model = compiled(Plain())
     with pytest.raises(fitroom.ModelError, match="no layer that it holds is made of others"):
-        Rematerialisation(model, "blocks", recomputed).during(8)
+        Rematerialisation(model, "blocks", recompute_segment).during(8)
     with pytest.raises(fitroom.ModelError, match="form no graph"):
-        Rematerialisation(model, fitroom.Remat(budget="1GiB"), recomputed).during(8)
+        Rematerialisation(model, fitroom.Remat(budget="1GiB"), recompute_segment).during(8)
     with pytest.raises(fitroom.InputError, match="The smallest possible is about"):
-        Rematerialisation(CASES["chain"].make(), fitroom.Remat(budget=1000), recomputed).during(8)
+        Rematerialisation(CASES["chain"].make(), fitroom.Remat(budget=1000), recompute_segment).during(8)
     with pytest.raises(fitroom.UnknownNameError, match="Unknown layer"):
-        Rematerialisation(CASES["chain"].make(), fitroom.Remat(segments=["block9_conv"]), recomputed).during(8)
+        Rematerialisation(CASES["chain"].make(), fitroom.Remat(segments=["block9_conv"]), recompute_segment).during(8)

@@ -118,7 +118,7 @@ def test_a_batch_brought_ahead_is_the_same_batch():
     model, twin = dense(), dense()
     batch = dense_batch(FIRST)
     stepper = step_of(model)
-    stepper.train(stepper.ahead(batch), 7)
+    stepper.train(stepper.prefetch(batch), 7)
     step_of(twin).train(batch, 7)
     assert_identical(state_of(model), state_of(twin))
 

@@ -134,7 +134,7 @@ def test_a_training_that_stops_early_leaves_nothing_on_the_card():
     [stepper] = [each for each in vars(model)["_fitroom_steppers"].values() if each.holds]
     assert int(model.optimizer.iterations) == 2
     assert stepper._feed._copy is None
-    assert stepper._feed.coming.after(batch) is None
+    assert stepper._feed.coming.next_after(batch) is None
 
 
 def test_what_was_started_is_taken_once_and_nothing_else_is():

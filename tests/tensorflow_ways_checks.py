@@ -133,9 +133,9 @@ def test_words_can_be_cut_too():
 
 def test_a_batch_is_brought_ahead_to_the_host_alone():
     stepper = current_backend().stepper(dense(), jit=None)
-    ahead = stepper.ahead(dense_batch(FIRST))
+    ahead = stepper.prefetch(dense_batch(FIRST))
     assert ahead.x.device.endswith("CPU:0")
-    assert stepper.ahead(ahead).x is ahead.x
+    assert stepper.prefetch(ahead).x is ahead.x
 
 
 def test_a_model_on_several_devices_is_refused():

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from fitroom.backends.jax.trace import compiler
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import Argument
 from fitroom.errors import FitroomError
 from fitroom.cards.catalogue import find_card
 

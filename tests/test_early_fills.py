@@ -3,7 +3,7 @@
 import pytest
 
 from fitroom.backends.xla.dump import Dump, Instruction, Program, Schedule
-from fitroom.backends.xla.early_fills import early_fills
+from fitroom.backends.xla.on_card import early_fills
 
 FILLED = "f32[64,114,114,64]"
 """For the backward pass of ResNet50's pooling."""

@@ -3,7 +3,7 @@
 import pytest
 
 from fitroom.backends.xla.dump import Dump, Instruction, Program, Schedule
-from fitroom.backends.xla.matrix_workspaces import matrix_workspaces
+from fitroom.backends.xla.on_card import matrix_workspaces
 from fitroom.cards.catalogue import find_card
 
 MIB = 2**20

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr
 from test_backend_contract import needs, run_python
 
 TALKING = """
@@ -24,8 +24,8 @@ BROKEN = TALKING + "raise RuntimeError('built for another NumPy')"
 
 IMPORTING = """
 import contextlib
-from fitroom.backends.quiet_import import tensorflow_unheard
-with contextlib.suppress(RuntimeError), tensorflow_unheard():
+from fitroom.backends.quiet import quiet_tensorflow_imports
+with contextlib.suppress(RuntimeError), quiet_tensorflow_imports():
     import tensorflow
     print(tensorflow.__spec__.loader.get_source("tensorflow") != "")
 """
@@ -62,7 +62,7 @@ def test_a_plan_says_nothing_of_a_framework_that_it_is_not_for(tmp_path):
     program = ONE_STDERR + "import sys; fitroom.plan(model, 8, gpu='T4'); print('tensorflow' in sys.modules)"
     environment = with_package(tmp_path, TALKING)
     printed = run_python(["-c", program], backend="torch", keras_home=tmp_path, **environment)
-    assert printed == "True\n", "False: Keras no longer imports it, and backends/unheard.py can go"
+    assert printed == "True\n", "False: Keras no longer imports it, and `quiet_tensorflow_imports` can go"
 
 
 @pytest.mark.slow
@@ -79,11 +79,11 @@ def test_two_threads_that_hold_stderr_back_leave_it_as_it_was(capfd):
     inside = threading.Event()
 
     def hold():
-        with silenced():
+        with hold_stderr():
             inside.set()
             os.write(2, b"chatter")
 
-    with silenced() as held:
+    with hold_stderr() as held:
         other = threading.Thread(target=hold)
         other.start()
         assert not inside.wait(0.05), "the other waits"
@@ -93,7 +93,7 @@ def test_two_threads_that_hold_stderr_back_leave_it_as_it_was(capfd):
 
 
 def test_a_logger_is_held_back_where_a_live_view_has_taken_the_place_of_stderr(capfd):
-    with Live(console=Console(file=sys.stderr, force_terminal=True), refresh_per_second=0.01), silenced() as held:
+    with Live(console=Console(file=sys.stderr, force_terminal=True), refresh_per_second=0.01), hold_stderr() as held:
         logging.lastResort.emit(logging.makeLogRecord({"msg": "no CUDA-enabled jaxlib"}))
         late = logging.StreamHandler(sys.stderr)  # as a framework makes one at its import, and keeps it
     assert held.text == "no CUDA-enabled jaxlib"
@@ -105,9 +105,9 @@ def test_a_logger_is_held_back_where_a_live_view_has_taken_the_place_of_stderr(c
 def test_without_a_stderr_nothing_is_held_back():
     program = """
 import os
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr
 os.close(2)
-with silenced() as held:
+with hold_stderr() as held:
     print("done", repr(held.text))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fitroom.backends.jax.trace.attribution import JaxScopes
-from fitroom.backends.xla.argument import Argument
-from fitroom.backends.xla.attribution import timeline_of
+from fitroom.backends.jax.trace.attribution import JaxScopeReader
+from fitroom.backends.xla.attribution import Argument, Attribution
 from fitroom.backends.xla.dump import Value, dumped_bytes, read_dump
-from fitroom.backends.xla.origin import Origins
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.memory.timeline import NO_LAYER
 
-SCOPES = JaxScopes(layer_names=frozenset({"conv", "relu", "inner"}), training=True)
+SCOPES = JaxScopeReader(layer_names=frozenset({"conv", "relu", "inner"}), training=True)
 ARGUMENTS = (
     Argument(size_bytes=1024, kind="weights", layer="conv"),
     Argument(size_bytes=1024, kind="optimizer", layer="conv"),
@@ -164,8 +163,8 @@ def timeline(dump):
 
 
 @pytest.fixture
-def origins(dump):
-    return Origins(dump, ARGUMENTS, SCOPES)
+def attribution(dump):
+    return Attribution(dump, ARGUMENTS, SCOPES)
 
 
 def value(dump, name: str, place: str = "{}") -> Value:
@@ -225,49 +224,49 @@ def test_gaps_of_the_block_are_nobodys(timeline):
     assert timeline.by_layer()[NO_LAYER] == TEMPORARY_BYTES - 3 * 4096 + OUTPUT_BYTES
 
 
-def test_layers_come_from_the_names_of_operations(origins):
-    assert origins.layer("conv.1") == "conv"
-    assert origins.layer("w.1") == "conv"
-    assert origins.layer("x.1") is None
-    assert origins.layer("scatter.1") == "inner/relu"
-    assert origins.layer("update.1") is None
+def test_layers_come_from_the_names_of_operations(attribution):
+    assert attribution.layer("conv.1") == "conv"
+    assert attribution.layer("w.1") == "conv"
+    assert attribution.layer("x.1") is None
+    assert attribution.layer("scatter.1") == "inner/relu"
+    assert attribution.layer("update.1") is None
 
 
-def test_what_carries_no_name_takes_it_from_what_it_fuses(origins):
-    assert origins.layer("fusion.1") == "inner/relu"
-    assert origins.phase("fusion.1") == "forward"
+def test_what_carries_no_name_takes_it_from_what_it_fuses(attribution):
+    assert attribution.layer("fusion.1") == "inner/relu"
+    assert attribution.phase("fusion.1") == "forward"
 
 
-def test_zeros_to_add_into_are_named_by_their_user(origins, dump):
-    assert origins.layer("broadcast.1") == "inner/relu"
-    assert origins.phase("broadcast.1") == "backward"
-    assert origins.kind(value(dump, "broadcast.1")) == "gradients"
+def test_zeros_to_add_into_are_named_by_their_user(attribution, dump):
+    assert attribution.layer("broadcast.1") == "inner/relu"
+    assert attribution.phase("broadcast.1") == "backward"
+    assert attribution.kind(value(dump, "broadcast.1")) == "gradients"
 
 
-def test_phases_come_from_the_transformations_around_a_name(origins):
-    assert origins.phase("conv.1") == "forward"
-    assert origins.phase("scatter.1") == "backward"
-    assert origins.phase("update.1") == "update"
+def test_phases_come_from_the_transformations_around_a_name(attribution):
+    assert attribution.phase("conv.1") == "forward"
+    assert attribution.phase("scatter.1") == "backward"
+    assert attribution.phase("update.1") == "update"
 
 
-def test_what_is_recomputed_is_an_activation_in_the_backward_pass(origins, dump):
-    assert origins.phase("fusion.1.remat") == "backward"
-    assert origins.kind(value(dump, "fusion.1.remat")) == "activations"
-    assert origins.layer("fusion.1.remat") == "inner/relu"
+def test_what_is_recomputed_is_an_activation_in_the_backward_pass(attribution, dump):
+    assert attribution.phase("fusion.1.remat") == "backward"
+    assert attribution.kind(value(dump, "fusion.1.remat")) == "activations"
+    assert attribution.layer("fusion.1.remat") == "inner/relu"
 
 
-def test_kinds_of_temporary_values(origins, dump):
-    assert origins.kind(value(dump, "conv.1", "{0}")) == "activations"
-    assert origins.kind(value(dump, "conv.1", "{1}")) == "workspace"
-    assert origins.kind(value(dump, "copy.1")) == "weights"
-    assert origins.kind(value(dump, "scatter.1")) == "gradients"
+def test_kinds_of_temporary_values(attribution, dump):
+    assert attribution.kind(value(dump, "conv.1", "{0}")) == "activations"
+    assert attribution.kind(value(dump, "conv.1", "{1}")) == "workspace"
+    assert attribution.kind(value(dump, "copy.1")) == "weights"
+    assert attribution.kind(value(dump, "scatter.1")) == "gradients"
 
 
 def test_without_an_optimizer_everything_is_forward(dump):
     arguments = (ARGUMENTS[0], Argument(size_bytes=1024, kind="weights", layer="conv"), ARGUMENTS[2])
-    origins = Origins(dump, arguments, replace(SCOPES, training=False))
-    assert {origins.phase(name) for name in dump.schedule.instructions} <= {"forward", None}
-    assert origins.kind(value(dump, "fusion.1.remat")) == "activations"
+    attribution = Attribution(dump, arguments, replace(SCOPES, training=False))
+    assert {attribution.phase(name) for name in dump.schedule.instructions} <= {"forward", None}
+    assert attribution.kind(value(dump, "fusion.1.remat")) == "activations"
 
 
 def test_a_dump_is_there_when_all_its_parts_are(tmp_path):

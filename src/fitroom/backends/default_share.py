@@ -1,4 +1,7 @@
-"""What a framework takes of a card by itself, beside what the card could give: without importing the framework."""
+"""The share of a card that a framework takes by default, compared with what the card can give.
+
+Nothing here imports the framework.
+"""
 
 import importlib
 

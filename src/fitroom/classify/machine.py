@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from fitroom.backends.choose import choose_backend, current_backend, limit_memory
 from fitroom.backends.contract import Backend, Device
-from fitroom.backends.quiet import quieten
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr, quieten
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.nvml import LiveGpu, live_gpus
@@ -58,7 +57,7 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     free = None
     with suppress(FitroomError):  # no card, or one that is full
         free = Budget.of(None, backend=name)
-    with silenced() as held:
+    with hold_stderr() as held:
         why_not = limit_memory(name, asked.bytes) if asked else None
         loaded = current_backend()
         loaded.fail_at_once()

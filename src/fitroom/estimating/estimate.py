@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.default_share import share_note
-from fitroom.backends.quiet_import import tensorflow_unheard
+from fitroom.backends.quiet import quiet_tensorflow_imports
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.overhead import context_bytes
 from fitroom.errors import InputError, UnknownNameError
@@ -28,7 +28,7 @@ SMALLEST_LIMIT = "smallest"
 """In place of a limit: the smallest under which the step runs."""
 
 
-@tensorflow_unheard()
+@quiet_tensorflow_imports()
 def estimate(
     model: "keras.Model",
     batch_size: int,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.quiet_import import tensorflow_unheard
+from fitroom.backends.quiet import quiet_tensorflow_imports
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError
@@ -21,7 +21,7 @@ MAX = "max"
 """In place of a batch size: the largest that fits whole."""
 
 
-@tensorflow_unheard()
+@quiet_tensorflow_imports()
 def plan(
     model: "keras.Model",
     batch_size: int | str = 32,

@@ -100,7 +100,7 @@ class Transaction:
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
-        return self.stepper.ahead(batch)
+        return self.stepper.prefetch(batch)
 
     def _done(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
         event: dict[str, Any] | None = None

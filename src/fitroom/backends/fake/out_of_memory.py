@@ -1,6 +1,6 @@
 """The fake backend's own out of memory."""
 
-from fitroom.backends.oom_text import recognise
+from fitroom.backends.out_of_memory import recognise
 
 
 class FakeOutOfMemoryError(RuntimeError):

@@ -57,7 +57,7 @@ class FakeStepper:
         """All of them."""
         return list(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def prefetch(self, batch: Batch) -> Batch:
         """The batch as it came."""
         return batch
 

@@ -1,4 +1,4 @@
-"""JAX behind the contract."""
+"""The JAX backend: JAX behind the contract of `backends/contract.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ class JaxBackend:
         memory.reset_peak(device)
 
     def release(self) -> None:
-        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        """Give back what is cached and referenced by nothing; see `device.release` for what stays."""
         memory.release()
 
     def fail_at_once(self) -> str | None:
-        """JAX does."""
+        """Nothing to do: JAX fails at once by itself."""
         return None
 
     def keep_programs(self, folder: Path) -> None:

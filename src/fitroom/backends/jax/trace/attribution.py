@@ -1,4 +1,4 @@
-"""What the scope of a JAX operation tells: which Keras layer it belongs to, and which phase of the step.
+"""Attribution of JAX operations to Keras layers and phases of the step, by the scopes around them.
 
 JAX writes the scopes of the traced function into every operation, and Keras opens a scope for each layer:
 `jit(train_step)/transpose(jvp(block2))/conv/dot_general` is the backward pass of the layer `block2/conv`.
@@ -7,26 +7,18 @@ JAX writes the scopes of the traced function into every operation, and Keras ope
 import re
 from dataclasses import dataclass
 
+from fitroom.backends.jax.train.micro_batches import ACCUMULATION, MICRO_BATCH
 from fitroom.memory.timeline import Phase
 
-ACCUMULATION = "accumulated_gradients"
-"""The scope in which a step in micro-batches adds up gradients."""
-
-MICRO_BATCH = "micro_batch"
-"""The scope in which it takes a part out of the batch."""
-
-PARTS = "parts_of_batch"
-"""The scope around its loops."""
-
 _RECOMPUTED = "rematted_computation"
-"""JAX's own scope around what `jax.checkpoint` runs again."""
+"""JAX's own scope around what `jax.checkpoint` recomputes."""
 
 _BRACKETS = re.compile(r"\bjit\([^()]*\)|\w+\(|\)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class JaxScopes:
-    """Reads the scopes of one step."""
+class JaxScopeReader:
+    """Reads layer and phase from the scopes of the operations of one step."""
 
     layer_names: frozenset[str]
     training: bool
@@ -40,7 +32,7 @@ class JaxScopes:
         return phase_in(scope, training=self.training)
 
     def recomputes(self, scope: str) -> bool:
-        """Whether the operation runs a part of the forward pass again, in the backward pass."""
+        """Whether the operation recomputes some of the forward pass, in the backward pass."""
         return is_recomputed(scope)
 
     def tells(self, scope: str) -> bool:
@@ -72,7 +64,7 @@ def is_backward(scope: str) -> bool:
 
 
 def is_recomputed(scope: str) -> bool:
-    """Whether the operation runs a part of the forward pass again, in the backward pass."""
+    """Whether the operation recomputes some of the forward pass, in the backward pass."""
     return _RECOMPUTED in scope.split("/")
 
 

@@ -1,4 +1,4 @@
-"""XLA's GPU compiler on a machine without a GPU: found, run in a process of its own, its answer kept."""
+"""XLA's GPU compiler on a machine without a GPU: run in a process of its own, its answers cached."""
 
 import importlib.metadata
 import json
@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.targets import target_description
 from fitroom.memory import cache
@@ -42,7 +42,7 @@ class StepCompiler:
     def __init__(self, step: JaxStep, card: Card) -> None:
         self._step = step
         self._card = card
-        self._exported = step.exported()
+        self._exported = step.export()
 
     def timeline(self, limit_bytes: int) -> Timeline:
         """The step's memory as XLA lays it out under the limit."""
@@ -78,7 +78,7 @@ class StepCompiler:
                 settings={"JAX_PLATFORMS": "cpu"},
             )
             dump = read_dump(folder / "dump")
-            return timeline_of(dump, self._step.arguments, self._step.scopes, added_on_card(dump, self._card))
+            return timeline_of(dump, self._step.arguments, self._step.scope_reader, added_on_card(dump, self._card))
 
 
 def _without_locations(program: str) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from fitroom.backends.xla.options import compile_without_card
-from fitroom.backends.xla.until_dumped import leave_when_dumped
+from fitroom.backends.xla.compile import compile_without_card, leave_when_dumped
 
 
 def jitted_step(step_file: Path, device: Any) -> tuple[Any, Any]:

@@ -9,9 +9,9 @@ from fitroom.backends.jax.pool import default_limit_bytes
 from fitroom.backends.jax.trace.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
-from fitroom.backends.jax.trace.measure import measured_timeline
+from fitroom.backends.jax.trace.measure import measure_timeline
 from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
-from fitroom.backends.jax.trace.traceable import traceable
+from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.batch import cut_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
@@ -21,18 +21,18 @@ from fitroom.memory.step import StepRequest, TracedStep, difference_note
 from fitroom.memory.timeline import Timeline
 
 BATCHES_AHEAD = 2
-"""How many further batches may be on the card while one is trained, by Keras or by us: the next one is copied ahead,
-and the step before is not waited for. Measured on an H200: one beside a slow step, two beside a fast."""
+"""How many further batches may be on the card while one is trained on, by Keras or by us: the next one is prefetched,
+and the step before is not waited for. Measured on an H200: one beside a slow step, two beside a fast one."""
 
 GAPS_OF_KERAS = 1
-"""Room for as many batches is lost to Keras's own `fit`: it sends the first two before it makes the optimizer's slots,
-which come to lie behind them, and small arrays settle in one of the places that the two leave. On an H200 a step of
-MobileNetV3Large ran out of memory for it."""
+"""Room for as many batches is lost in Keras's own `fit`: it transfers the first two before it makes the optimizer's
+slots, which come to lie behind them, and small arrays settle in one of the places that the two leave. On an H200 a step
+of MobileNetV3Large ran out of memory for it."""
 
 UNFORESEEN_SHARE = 0.02
-"""Of the peak: what the card alone decides upon, such as workspaces of the kernels it chooses, and gaps between arrays,
-as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was further off. Without it one step of 29
-ran out of memory, for 0.2 % of its peak."""
+"""A share of the peak for what only the card decides, such as workspaces of the kernels it chooses, and gaps between
+arrays, as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was further off. Without it one step
+of 29 ran out of memory, for 0.2 % of its peak."""
 
 _AHEAD_NOTE = (
     f"Up to {BATCHES_AHEAD} further batches are copied to the card while one is computed: "
@@ -57,11 +57,11 @@ class _Found:
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
-    """The step that Keras would run, laid out for the card."""
+    """The memory of the step that Keras or `fitroom.fit` would run, as XLA lays it out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    parts = _parts(request) if request.training else []
-    with prepare_model(model, request) as ready, traceable(ready.model):
-        step = training_step(ready, parts, request.recipe.remat) if request.training else predict_step(ready)
+    sizes = _sizes(request) if request.training else []
+    with prepare_model(model, request) as ready, make_traceable(ready.model):
+        step = training_step(ready, sizes, request.recipe.remat) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes
     peak_bytes = found.timeline.peak_bytes
@@ -79,24 +79,24 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:
-    """A step that says anything of parts or of recomputing, be it "none", is of `fitroom.fit`."""
+    """Whether the step is compiled. One with micro-batches, or any `remat`, be it "none", is that of `fitroom.fit`."""
     if request.recipe.jit is not None:
         return request.recipe.jit
     if not request.training and not model.compiled:
         return can_be_jitted(model)
-    by_fitroom = request.training and (bool(_parts(request)) or request.recipe.remat is not None)
+    by_fitroom = request.training and (bool(_sizes(request)) or request.recipe.remat is not None)
     return fitroom_jits(model) if by_fitroom else keras_jits(model)
 
 
 def _further_batches(model: Any, request: StepRequest) -> int:
-    """How many batches beside the one that is trained need room."""
-    may_be_keras = request.training and not _parts(request) and request.recipe.remat is None
+    """How many batches beside the one that is trained on need room."""
+    may_be_keras = request.training and not _sizes(request) and request.recipe.remat is None
     leaves_gaps = may_be_keras and any(variable.shape for variable in model.optimizer.variables)
     return BATCHES_AHEAD + GAPS_OF_KERAS * leaves_gaps
 
 
-def _parts(request: StepRequest) -> list[int]:
-    """The sizes of the parts that the batch is cut into; none where it stays whole."""
+def _sizes(request: StepRequest) -> list[int]:
+    """The sizes of the micro-batches; empty where the batch stays whole."""
     micro_batch = request.recipe.micro_batch or request.batch_size
     return cut_sizes(request.batch_size, micro_batch) if micro_batch < request.batch_size else []
 
@@ -111,7 +111,7 @@ def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -
         )
     if request.measure:
         predicted = _predict(step, request.card, limit_bytes)
-        timeline = measured_timeline(step, request.card, limit_bytes)
+        timeline = measure_timeline(step, request.card, limit_bytes)
         difference = difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
         return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
     return _predict(step, request.card, limit_bytes)
@@ -136,7 +136,7 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
 
 
 def _versions_note() -> tuple[str, ...]:
-    """Said where the compiler is not the one that the installed JAX would use on a card."""
+    """A note where the compiler is not the one that the installed JAX would use on a card; else empty."""
     compiler, jaxlib = (compiler_version() or "").split()[-1], importlib.metadata.version("jaxlib")
     if compiler == jaxlib:
         return ()

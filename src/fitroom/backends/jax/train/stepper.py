@@ -9,24 +9,24 @@ import keras
 import numpy as np
 
 from fitroom.backends.jax.jit import fitroom_jits, jit_note
-from fitroom.backends.jax.train.micro_batches import CutStep, has_sparse
-from fitroom.backends.jax.train.programs import Programs, programs_of
-from fitroom.backends.jax.train.recompute import recomputed
-from fitroom.backends.jax.train.room import has_free, has_room, is_scattered
+from fitroom.backends.jax.train.micro_batches import MicroBatchStep, has_sparse
+from fitroom.backends.jax.train.programs import Programs, cached_programs
+from fitroom.backends.jax.train.recompute import recompute_segment
+from fitroom.backends.jax.train.room import has_free, has_room, is_fragmented
 from fitroom.backends.jax.train.state import (
     Groups,
     StepFunction,
     check_has_values,
+    defragment,
     is_lost,
-    last_first,
-    moved_together,
-    of_last_first,
     read,
+    reverse_groups,
     variables_of,
+    with_reversed_state,
     write,
 )
-from fitroom.backends.jax.train.transfer import Sending
-from fitroom.backends.undisturbed import undisturbed
+from fitroom.backends.jax.train.transfer import Transfer
+from fitroom.backends.signals import defer_signals
 from fitroom.batch import Batch, StepName, cut_sizes
 from fitroom.errors import StateLostError
 from fitroom.keras_model.build import build
@@ -36,40 +36,40 @@ from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 MOST_UNROLLED = 16
-"""Parts of a batch that stand one after another in a program for the CPU. Within a loop XLA has only its slowest
-convolution for it, 25 times slower; more parts than these would take too long to compile."""
+"""The most micro-batches that stand one after another in a program for the CPU. Within a loop XLA has only its slowest
+convolution for it, 25 times slower; more micro-batches than these would take too long to compile."""
 
 
 class JaxStepper:
     """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
 
     batches_ahead = 2
-    """On the host. The next batch is sent to the card before the work on one begins."""
+    """On the host. The transfer of the next batch to the card begins before the step of the one before it."""
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recomputed)
+        self._rematerialisation = Rematerialisation(model, remat, recompute_segment)
         self.objective = Objective(model)
         self._jit = jit
         self._is_sparse = False
         self._variables: Groups = ()
         self._programs = Programs()
-        self._sending = Sending()
+        self._transfer = Transfer()
         self._under_way: Any = None
         """Results of the last step, where nobody has waited for them yet."""
-        self._cuts: dict[tuple[str, int, int], CutStep] = {}
+        self._cuts: dict[tuple[str, int, int], MicroBatchStep] = {}
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
-        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
         return "its tensors are sparse" if self._is_sparse else self.objective.why_whole(step)
 
     @property
     def note(self) -> str | None:
-        """What a step does otherwise than Keras's."""
+        """What a step does differently from Keras's, for the user; None where it does the same."""
         return jit_note(self.model) if self._jit else None
 
     def trust(self, samples: int) -> None:
-        """A step is compiled before it runs, and says what it takes."""
+        """Nothing to skip: a step is compiled before it runs, and the compiler says what it takes."""
 
     def prepare(self, batch: Batch) -> None:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
@@ -80,7 +80,7 @@ class JaxStepper:
             if self._jit is None:
                 self._jit = fitroom_jits(self.model)
             self._variables = variables_of(self.model)
-            self._programs = programs_of(self.model)
+            self._programs = cached_programs(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
@@ -90,8 +90,8 @@ class JaxStepper:
             cut.train if cut else self.model.train_step, max(cut.sizes) if cut else batch.size
         )
         name = ("train", cut and cut.kind, self._rematerialisation.remat)
-        variables = last_first(self._variables)
-        return self._run(name, of_last_first(step), variables, batch, is_cut=cut is not None, donated=True)
+        variables = reverse_groups(self._variables)
+        return self._run(name, with_reversed_state(step), variables, batch, is_cut=cut is not None, donated=True)
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
@@ -115,7 +115,7 @@ class JaxStepper:
             with keras.StatelessScope():
                 self.model(batch.part(0, 1).x)
         if not self._variables:  # nothing was trained or evaluated by this stepper
-            self._programs = programs_of(self.model)
+            self._programs = cached_programs(self.model)
         variables = (self.model.trainable_variables, self.model.non_trainable_variables)
         state, found = read(variables), []
         parts = batch.parts(micro_batch)
@@ -123,12 +123,12 @@ class JaxStepper:
             outputs, non_trainable = self._outputs(state, part)
             found.append(outputs)
             state = (state[0], list(non_trainable))
-        with undisturbed():
+        with defer_signals():
             write(variables[1:], state[1:])
         return join_micro_batches(found, [part.size for part in parts])
 
     def _outputs(self, state: Any, batch: Batch) -> tuple[Any, Any]:
-        """What `predict_step` gives for a state, on the host, and the variables that it changed."""
+        """The outputs of `predict_step` for a state, on the host, and the variables that it changed."""
         if self._jit is None:
             self._jit = fitroom_jits(self.model)
         data = batch.mapped(jax.device_put).data()
@@ -142,22 +142,22 @@ class JaxStepper:
         """The outputs of several batches of `predict`."""
         return join(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
-        """The batch as it is: the one before it has it sent."""
-        self._sending.coming.expect(batch)
+    def prefetch(self, batch: Batch) -> Batch:
+        """Note which batch follows, and return it as it is: its transfer begins with the step before it."""
+        self._transfer.queue.add(batch)
         return batch
 
     def pause(self) -> None:
-        """Give back what was sent to the card for a batch that does not come."""
-        self._sending.end()
+        """Free what was prefetched to the card: no batch follows for now."""
+        self._transfer.end()
 
     def forget(self) -> None:
         """Wait for what is under way. Compiled programs stay: they hold no gradients, and compiling takes a minute."""
         self._settle()
-        self._sending.drop()
+        self._transfer.drop()
 
-    def _cut(self, batch: Batch, micro_batch: int, of: StepName) -> CutStep | None:
-        """The step of a batch that is cut, or None for one that stays whole."""
+    def _cut(self, batch: Batch, micro_batch: int, of: StepName) -> MicroBatchStep | None:
+        """The step in micro-batches, or None for a batch that stays whole."""
         if micro_batch >= batch.size:
             return None
         key = (of, batch.size, micro_batch)
@@ -166,34 +166,34 @@ class JaxStepper:
             self.objective.try_losses(batch, self.predict)
             sizes = cut_sizes(batch.size, micro_batch)
             unrolled = jax.default_backend() == "cpu" and len(sizes) <= MOST_UNROLLED
-            self._cuts[key] = CutStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
+            self._cuts[key] = MicroBatchStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
         return self._cuts[key]
 
     def _run(
         self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, is_cut: bool, donated: bool
     ) -> dict[str, Any]:
-        there = self._sending.take(batch)
-        state, data = read(variables), there.unpacked() if is_cut else there.data()
-        with self._tidied():
+        on_device = self._transfer.take(batch)
+        state, data = read(variables), on_device.unpacked() if is_cut else on_device.data()
+        with self._clean_up_failed_trace():
             if not self._jit:
                 logs, new_state = jax.block_until_ready(step(state, data))
-                with undisturbed():
+                with defer_signals():
                     write(variables, new_state)
                 return dict(logs)
             program = self._programs.get(name, step, state, data, donated=donated)
-        with undisturbed():
-            # What ran once runs again: the host prepares the next step while it does. There is a look at the room
-            # first, and where a step under way takes it, another look when that is done.
+        with defer_signals():
+            # A program that ran once will run again, so the host may prepare the next step while it does. Room is
+            # looked for first, and where the step under way takes it, once more when that is done.
             ahead = program.overlaps and donated
             needed_bytes = program.needed_bytes or 0
-            if not (ahead and has_room(needed_bytes) and has_free(needed_bytes + self._sending.next_bytes)):
+            if not (ahead and has_room(needed_bytes) and has_free(needed_bytes + self._transfer.next_bytes)):
                 self._settle()
-            if is_scattered(needed_bytes):
+            if is_fragmented(needed_bytes):
                 self._settle()
                 del state  # nobody may hold the arrays while they are moved
-                moved_together(self._variables)
+                defragment(self._variables)
                 state = read(variables)
-            self._sending.send_next(needed_bytes)
+            self._transfer.prefetch_next(needed_bytes)
             try:
                 logs, new_state = program(state, data)
                 # What fails on the device is told to whoever waits for a result. All come from one program: a few do.
@@ -201,7 +201,7 @@ class JaxStepper:
                     jax.block_until_ready((logs, [group[:1] for group in new_state]))
             except Exception as error:
                 if is_lost(state):
-                    raise _lost(error) from error
+                    raise _state_lost(error) from error
                 raise
             program.overlaps = program.needed_bytes is not None and has_free(0)  # where memory is counted
             write(variables, new_state)
@@ -217,8 +217,8 @@ class JaxStepper:
         _wait_for(before)
 
     @contextlib.contextmanager
-    def _tidied(self) -> Iterator[None]:
-        """Take back what Keras leaves in the model when a trace is broken off."""
+    def _clean_up_failed_trace(self) -> Iterator[None]:
+        """Remove what Keras leaves in the model when a trace is broken off."""
         try:
             yield
         except BaseException:
@@ -231,13 +231,13 @@ def _wait_for(results: Any) -> None:
     try:
         jax.block_until_ready(results)
     except Exception as error:
-        raise _lost(error) from error
+        raise _state_lost(error) from error
 
 
-def _lost(error: Exception) -> StateLostError:
+def _state_lost(error: Exception) -> StateLostError:
     return StateLostError(
         f"The step failed on the device when it had given up the model's variables: {error}",
-        hint="the last checkpoint is the way on: `fitroom.fit(..., run_dir=...)` writes them",
+        hint="resume from the last checkpoint: `fitroom.fit(..., run_dir=...)` writes them",
     )
 
 

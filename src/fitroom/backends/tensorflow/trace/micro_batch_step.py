@@ -14,7 +14,7 @@ from fitroom.backends.tensorflow.trace.step import (
     training_step,
 )
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
-from fitroom.backends.tensorflow.train.recompute import recomputed
+from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.statistics import Moves
 from fitroom.backends.tensorflow.train.stepper import SMALL_BYTES
 from fitroom.keras_model.layers import owners_of_variables
@@ -59,7 +59,7 @@ def cut_step(prepared: PreparedModel, remat: str | Remat | None = None) -> CutSt
     def update(data: Any) -> dict[str, Any]:
         return functions.finish(given(), tf.constant(1))
 
-    in_segments = Rematerialisation(model, remat, recomputed).of_step(part, prepared.num_samples)
+    in_segments = Rematerialisation(model, remat, recompute_segment).of_step(part, prepared.num_samples)
 
     def make(data: Any) -> CutStep:
         steps = traced_step(model, in_segments, data), traced_step(model, update, ())
@@ -80,7 +80,7 @@ def whole_step(prepared: PreparedModel, remat: str | Remat) -> CutStep | TensorF
     if changed_bytes <= SMALL_BYTES or not is_from_keras(type(model).train_step):
         return training_step(prepared, remat)
     functions = StepFunctions(model, Objective(model))
-    gradients = Rematerialisation(model, remat, recomputed).of_step(functions.gradients, prepared.num_samples)
+    gradients = Rematerialisation(model, remat, recompute_segment).of_step(functions.gradients, prepared.num_samples)
     sums = _sums(model)
 
     def update(data: Any) -> None:

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.train.captured import let_go_with
-from fitroom.backends.tensorflow.train.recompute import recomputed
+from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
@@ -89,7 +89,7 @@ class TensorFlowStep:
 def training_step(prepared: PreparedModel, remat: str | Remat | None = None) -> TensorFlowStep:
     """The step of `fit`, given the first targets that its loss takes."""
     model = prepared.model
-    function = Rematerialisation(model, remat, recomputed).of_step(model.train_step, prepared.num_samples)
+    function = Rematerialisation(model, remat, recompute_segment).of_step(model.train_step, prepared.num_samples)
     return given_targets(prepared, lambda data: traced_step(model, function, data))
 
 

@@ -20,7 +20,7 @@ _Values = Sequence[tuple[Any, Any]]
 """Variables, each with a value."""
 
 
-def recomputed(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
+def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:
     """Run one segment so that for the backward pass only `inputs` and the outputs are kept.
 
     The segment becomes a function of its inputs and its variables' values. What it changes is held back while it runs,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from fitroom.backends.signals import defer_signals
 from fitroom.backends.tensorflow.train.programs import Program
-from fitroom.backends.undisturbed import undisturbed
 
 _Values = dict[int, tuple[Any, Any]]
 """Variables and what they held, by the variables' identity."""
@@ -60,7 +60,7 @@ class Transaction:
 
 
 def _put_back(values: _Values) -> None:
-    with undisturbed():
+    with defer_signals():
         for variable, value in values.values():
             with tf.device(variable.device):
                 if isinstance(value, np.ndarray):

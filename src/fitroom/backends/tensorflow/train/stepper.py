@@ -11,7 +11,7 @@ from fitroom.backends.tensorflow.device import release
 from fitroom.backends.tensorflow.train.host import HOST, as_tensors, concatenate, cut, first_part, is_of_arrays, on_host
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.backends.tensorflow.train.programs import Program
-from fitroom.backends.tensorflow.train.recompute import recomputed
+from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.backends.tensorflow.train.transfer import Feed
 from fitroom.backends.tensorflow.train.trial import may_run_out, undone
@@ -44,7 +44,7 @@ class TensorFlowStepper:
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recomputed)
+        self._rematerialisation = Rematerialisation(model, remat, recompute_segment)
         self.objective = Objective(model)
         self._functions = StepFunctions(model, self.objective)
         self._jit = jit
@@ -120,7 +120,7 @@ class TensorFlowStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self._prepare_test(batch)
-        self._feed.coming.after(batch)
+        self._feed.coming.next_after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
@@ -138,7 +138,7 @@ class TensorFlowStepper:
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
-        self._feed.coming.after(batch)
+        self._feed.coming.next_after(batch)
         parts, found = cut(batch, micro_batch), []
         with Transaction() as transaction:
             for part in parts:
@@ -152,7 +152,7 @@ class TensorFlowStepper:
         """The outputs of several batches of `predict`."""
         return join(outputs, concatenate)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def prefetch(self, batch: Batch) -> Batch:
         """The batch where its parts are brought to the card from, one by one."""
         return self._feed.expect(batch)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.backends.queue import Coming
+from fitroom.backends.prefetch import PrefetchQueue
 from fitroom.backends.tensorflow.train.host import HOST, as_tensor, as_tensors, first_part
 from fitroom.backends.tensorflow.train.pinned import PinnedMemory, card_in_use
 from fitroom.batch import Batch, leaves
@@ -30,7 +30,7 @@ class Feed:
         self, device: str | None = None, pinned: PinnedMemory | None = None, *, is_jitted: bool = True
     ) -> None:
         self.device, self._pinned, self._is_jitted = device, pinned, is_jitted
-        self.coming = Coming()
+        self.coming = PrefetchQueue()
         self._copy: _Copy | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
 
@@ -44,7 +44,7 @@ class Feed:
         """The batch as the host should hold it until its turn comes, after those that were expected before."""
         with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
             batch = batch.mapped(self._held)
-        self.coming.expect(batch)
+        self.coming.add(batch)
         return batch
 
     def parts(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
@@ -53,7 +53,7 @@ class Feed:
             fed = as_tensors(self.take(batch, number, part))
             if number + 1 < len(parts):
                 self.start(batch, number + 1, parts[number + 1])
-            elif (following := self.coming.after(batch)) is not None and self.device is not None:
+            elif (following := self.coming.next_after(batch)) is not None and self.device is not None:
                 self.start(following, 0, first_part(following, micro_batch))
             yield fed
 
@@ -101,7 +101,7 @@ class Feed:
 
     def end(self) -> None:
         """No batch follows."""
-        self.coming.end()
+        self.coming.clear()
         self.drop()
 
     def _on_its_way(self, array: Any) -> "_Here | _Arriving":

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state  # no public name leads to the seed of layers that have none
 
+from fitroom.backends.signals import defer_signals
 from fitroom.backends.torch.train.random_state import random_state, set_random_state
 from fitroom.backends.torch.train.snapshot import Snapshot
 from fitroom.backends.torch.train.updates import Updates
-from fitroom.backends.undisturbed import undisturbed
 from fitroom.errors import StateLostError
 from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.state import forward_state
@@ -46,7 +46,7 @@ class Rollback:
             try:
                 yield moved
             except BaseException as error:
-                with undisturbed():
+                with defer_signals():
                     self.drop_gradients()
                     self._model._clear_losses()  # what layers added in the forward pass holds its tensors
                     is_whole = self._updates.take_back()

@@ -106,7 +106,7 @@ class TorchStepper:
         """The outputs of several batches of `predict`."""
         return join(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def prefetch(self, batch: Batch) -> Batch:
         """The batch where the card can fetch it fast. It is not put there yet: Keras has one batch on it at a time."""
         return pinned(batch)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fitroom.backends.signals import defer_signals
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
 from fitroom.backends.torch.train.snapshot import Snapshot
-from fitroom.backends.undisturbed import undisturbed
 
 _Apply = Callable[..., Any]
 
@@ -59,7 +59,7 @@ class Updates:
             if not optimizer.built:
                 optimizer.build(trainable_variables)
             if not self._copy(optimizer, trainable_variables):
-                with undisturbed():
+                with defer_signals():
                     return apply(grads, trainable_variables)
             try:
                 return apply(grads, trainable_variables)
@@ -69,7 +69,7 @@ class Updates:
             # Here the error is gone, and what its frames held. The room of the copies may be all that was missing.
             self.take_back()
             self._is_room = False
-            with undisturbed():
+            with defer_signals():
                 return apply(grads, trainable_variables)
 
         return guarded

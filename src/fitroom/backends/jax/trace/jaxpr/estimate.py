@@ -9,11 +9,10 @@ from fitroom.backends.jax.trace.attribution import is_recomputed, layer_in, phas
 from fitroom.backends.jax.trace.jaxpr.fusion import Kernel, Kernels, fused_kernels, unfused_kernels
 from fitroom.backends.jax.trace.jaxpr.primitives import LOOP_CARRY
 from fitroom.backends.jax.trace.jaxpr.program import Program, program_of
-from fitroom.backends.jax.trace.jaxpr.schedule import held_lifetimes, lifetimes, thrifty_order
+from fitroom.backends.jax.trace.jaxpr.schedule import held_lifetimes, least_memory_order, lifetimes
 from fitroom.backends.jax.trace.step import JaxStep
-from fitroom.backends.xla.argument import Argument
-from fitroom.backends.xla.attribution import aligned
-from fitroom.backends.xla.scopes import KIND_OF_PHASE
+from fitroom.backends.xla.attribution import KIND_OF_PHASE, Argument
+from fitroom.backends.xla.timeline import align_bytes
 from fitroom.memory.timeline import Buffer, Kind, Moment, Timeline
 
 TYPICAL_ERROR = 0.0456
@@ -39,7 +38,7 @@ def timeline_of_jaxpr(step: JaxStep, *, fused: bool) -> Timeline:
 def timeline_of_program(
     program: Program, arguments: tuple[Argument, ...], layer_names: frozenset[str], *, fused: bool
 ) -> Timeline:
-    """The same of a flat program whose last results are its new state."""
+    """The memory of a flat program, whose last results are its new state, over its kernels."""
     if not fused:
         view = _View(program, arguments, layer_names, in_place=frozenset())
         return view.timeline(unfused_kernels(program), held=True)
@@ -50,11 +49,11 @@ def timeline_of_program(
 
 def _fused_timeline(view: "_View") -> Timeline:
     found = fused_kernels(view.program)
-    thrifty = Kernels(thrifty_order(found), found.sizes_bytes)
+    reordered = Kernels(least_memory_order(found), found.sizes_bytes)
     # XLA, too, tries several orders and takes the one with the lowest peak.
-    timeline = min((view.timeline(kernels) for kernels in (found, thrifty)), key=lambda timeline: timeline.peak_bytes)
-    temporary_bytes = timeline.peak_bytes - sum(aligned(argument.size_bytes) for argument in view.arguments)
-    unseen_bytes = aligned(temporary_bytes * UNSEEN_PERCENT // 100)
+    timeline = min((view.timeline(kernels) for kernels in (found, reordered)), key=lambda timeline: timeline.peak_bytes)
+    temporary_bytes = timeline.peak_bytes - sum(align_bytes(argument.size_bytes) for argument in view.arguments)
+    unseen_bytes = align_bytes(temporary_bytes * UNSEEN_PERCENT // 100)
     unseen = Buffer(size_bytes=unseen_bytes, kind="other", layer=None, first=0, last=len(timeline.moments) - 1)
     return replace(timeline, buffers=(*timeline.buffers, unseen))
 
@@ -84,11 +83,14 @@ class _View:
             kind: Kind = "weights" if of_weights and phase == "forward" else KIND_OF_PHASE[phase]
             if is_recomputed(kernel.operation.scope):
                 kind = "activations"
-            # In whatever order its parts run, what a loop carries is there before it.
+            # In whatever order its kernels run, what a loop carries is there before it.
             first = 0 if kernel.operation.name == LOOP_CARRY else number
             for value in kernel.writes:
                 if value not in self.in_place:
-                    size_bytes, last = aligned(found.sizes_bytes[value]), end if value in results else lived[value][1]
+                    size_bytes, last = (
+                        align_bytes(found.sizes_bytes[value]),
+                        end if value in results else lived[value][1],
+                    )
                     buffers.append(Buffer(size_bytes=size_bytes, kind=kind, layer=layer, first=first, last=last))
             if kernel.operation.bodies:
                 size_bytes = max(map(_round_bytes, kernel.operation.bodies))
@@ -109,7 +111,8 @@ class _View:
         constants = [self.program.sizes_bytes[value] for value in self.program.constants]
         standing = [*self.arguments, *(Argument(size_bytes=size, kind="other", layer=None) for size in constants)]
         return [
-            Buffer(size_bytes=aligned(a.size_bytes), kind=a.kind, layer=a.layer, first=0, last=end) for a in standing
+            Buffer(size_bytes=align_bytes(a.size_bytes), kind=a.kind, layer=a.layer, first=0, last=end)
+            for a in standing
         ]
 
 

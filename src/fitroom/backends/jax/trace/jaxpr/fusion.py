@@ -115,7 +115,7 @@ class _Fuser:
             if not is_computed_on_the_way(name):
                 yield from operation.outputs
             if name == "random_bits" or random.intersection(operation.inputs):
-                # Random bits are dear: what is kept of them is the mask that is made of them.
+                # Random bits are costly to make: what is kept of them is the mask that is made of them.
                 if name in COMPARISONS:
                     yield from operation.outputs
                 elif is_computed_on_the_way(name):
@@ -124,7 +124,7 @@ class _Fuser:
                 yield from operation.outputs
 
     def _kept_for_backward(self, operation: Operation) -> bool:
-        """Whether it could be computed again and is not."""
+        """Whether XLA keeps a value for the backward pass that it could recompute."""
         match operation.name:
             case "erf" | "erfc":
                 return True

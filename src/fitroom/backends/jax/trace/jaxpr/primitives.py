@@ -33,7 +33,7 @@ PASSED_ON = {
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge"})
 COSTLY = frozenset({"logistic", "tanh"})
-"""Elementwise, and dear enough not to be computed again for a reduction."""
+"""Elementwise, and costly enough not to be recomputed for a reduction."""
 
 _KERNELS = frozenset({"gather", "dynamic_update_slice", "select_and_scatter_add"})
 _KERNEL_PREFIXES = ("reduce", "arg", "scatter", "cum")

@@ -1,13 +1,14 @@
 """A traced JAX function as one flat list of operations: calls inlined, dead operations left out."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.backends.jax.trace.attribution import PARTS
 from fitroom.backends.jax.trace.jaxpr.primitives import CALLS, LOOP_CARRY, LOOPS
+from fitroom.backends.jax.train.micro_batches import MICRO_BATCH_LOOP
+from fitroom.backends.jax.train.programs import jaxprs_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,11 +106,11 @@ class _Flattener:
             if name in CALLS and bodies and len(bodies[0].invars) == len(inputs):
                 inner = dict(zip(bodies[0].invars, inputs, strict=True))
                 inner |= {variable: self._new(variable) for variable in bodies[0].constvars}
-                with self._apart() if equation.params.get("prevent_cse") else nullcontext():
+                with self._unmerged() if equation.params.get("prevent_cse") else nullcontext():
                     results = self._inline(bodies[0], inner, around)
                 known |= dict(zip(equation.outvars, results, strict=True))
                 continue
-            if _is_over_parts(equation):
+            if _is_micro_batch_loop(equation):
                 known |= dict(zip(equation.outvars, self._one_round(equation, bodies[0], inputs, around), strict=True))
                 continue
             signature = _signature(equation, inputs) if self._merged and name not in LOOPS else ()
@@ -134,8 +135,8 @@ class _Flattener:
         return [value_of(atom) for atom in jaxpr.outvars]
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """What is computed in the block is not taken from what was computed before it: that is not kept so long."""
+    def _unmerged(self) -> Iterator[None]:
+        """Merge nothing of the block with what was computed before it: that is not held so long."""
         before, self._seen = self._seen, {}
         yield
         self._seen = before
@@ -147,7 +148,8 @@ class _Flattener:
         given: list[int | None] = [self._new(variable) for variable in body.invars]
         given[:num_consts] = inputs[:num_consts]
         given[carried] = [
-            self._begun(value, variable) for value, variable in zip(inputs[carried], body.invars[carried], strict=True)
+            self._first_carried(value, variable)
+            for value, variable in zip(inputs[carried], body.invars[carried], strict=True)
         ]
         inner = dict(zip(body.invars, given, strict=True))
         inner |= {variable: self._new(variable) for variable in body.constvars}
@@ -155,8 +157,8 @@ class _Flattener:
         self._carried.update(value for value in results if value is not None)
         return results
 
-    def _begun(self, value: int | None, variable: Any) -> int:
-        """What a loop begins with, written to memory, unless an earlier loop did so."""
+    def _first_carried(self, value: int | None, variable: Any) -> int:
+        """The first value of what a loop carries, written to memory, unless an earlier loop did so."""
         if value is not None and value in self._carried:
             return value
         maker = next((operation for operation in self._operations if value in operation.outputs), None)
@@ -169,9 +171,9 @@ class _Flattener:
         return carried
 
 
-def _is_over_parts(equation: Any) -> bool:
-    """Whether it is the loop of a step in micro-batches, which stacks nothing but only carries."""
-    if equation.primitive.name != "scan" or str(equation.source_info.name_stack).rpartition("/")[2] != PARTS:
+def _is_micro_batch_loop(equation: Any) -> bool:
+    """Whether an equation is the loop of a step in micro-batches, which stacks nothing but only carries."""
+    if equation.primitive.name != "scan" or str(equation.source_info.name_stack).rpartition("/")[2] != MICRO_BATCH_LOOP:
         return False
     [body] = jaxprs_in(equation.params.values())
     return all(map(_is_as_given, equation.outvars, body.outvars))
@@ -192,15 +194,6 @@ def _signature(equation: Any, inputs: Sequence[int | None]) -> tuple[Any, ...]:
     return equation.primitive.name, tuple(inputs), literals, types, str(equation.params)
 
 
-def jaxprs_in(parameters: Iterable[Any]) -> Iterable[Any]:
-    """The jaxprs among the parameters of an equation, opened."""
-    for parameter in parameters:
-        for item in parameter if isinstance(parameter, tuple) else (parameter,):
-            opened = getattr(item, "jaxpr", item)
-            if hasattr(opened, "eqns"):
-                yield opened
-
-
 def _column_length(equation: Any) -> int | None:
     axes = equation.params.get("axes")
     if not axes or not equation.primitive.name.startswith("reduce_"):
@@ -210,7 +203,7 @@ def _column_length(equation: Any) -> int | None:
 
 
 def _live(operations: Sequence[Operation], results: Sequence[int | None]) -> tuple[Operation, ...]:
-    """Those that a result depends on."""
+    """The operations that a result depends on."""
     needed = set(results)
     kept = []
     for operation in reversed(operations):

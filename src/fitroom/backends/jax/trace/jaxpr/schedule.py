@@ -33,7 +33,7 @@ def lifetimes(found: Kernels) -> Lifetimes:
 
 
 def held_lifetimes(kernels: list[Kernel], lived: Lifetimes, moments: Sequence[Moment]) -> Lifetimes:
-    """The same where Python holds on to values, as it does when a step runs operation by operation.
+    """When each value is in memory where Python holds on to it, as it does when a step runs operation by operation.
 
     What one layer hands to another is held until the forward pass is done, what the forward pass leaves for the
     backward pass until that is done, and gradients until the update is.
@@ -57,8 +57,8 @@ def held_lifetimes(kernels: list[Kernel], lived: Lifetimes, moments: Sequence[Mo
     return {value: (first, last_held(value, first, last)) for value, (first, last) in lived.items()}
 
 
-def thrifty_order(found: Kernels) -> list[Kernel]:
-    """As XLA's list scheduler has it: of the kernels that could run next, the one that frees most.
+def least_memory_order(found: Kernels) -> list[Kernel]:
+    """The kernels in the order of XLA's list scheduler: of those that could run next, the one that frees most.
 
     It is greedy. What is small and needs nothing runs first, and a gradient that is larger than what its kernel would
     free waits until the end.

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow.python.grappler import tf_optimizer  # no public name leads to Grappler
 
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr
 from fitroom.backends.tensorflow.trace.graph.cluster import CPU, GPU, virtual_cluster
 from fitroom.backends.tensorflow.trace.graph.strictness import without_strictness
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep
@@ -31,7 +31,7 @@ def optimised_graph(step: TensorFlowStep, card: Card | None) -> Any:
     configuration = config_pb2.ConfigProto()
     rewriting = configuration.graph_options.rewrite_options
     rewriting.min_graph_nodes = -1
-    with silenced():  # for a card, a TensorFlow without one misses the kernel of every operation, and says so
+    with hold_stderr():  # for a card, a TensorFlow without one misses the kernel of every operation, and says so
         optimised = tf_optimizer.OptimizeGraph(
             configuration, meta_graph, verbose=False, graph_id=b"step", cluster=virtual_cluster(card)
         )

@@ -10,11 +10,11 @@ from fitroom.backends.tensorflow.trace.jitted.parameters import arguments_of
 from fitroom.backends.tensorflow.trace.jitted.program import plain_program
 from fitroom.backends.tensorflow.trace.jitted.scopes import TensorFlowScopes
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
-from fitroom.backends.xla.attribution import timeline_of
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.library import CompilerLibrary
 from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
+from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.overhead import visible_bytes
 from fitroom.cards.targets import target_description

@@ -13,7 +13,7 @@ import tensorflow as tf
 # The public way, `tf.function(...).experimental_get_compiler_ir`, would trace the whole step a second time.
 from tensorflow.python.eager.polymorphic_function.compiler_ir import from_concrete_function
 
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
 from fitroom.errors import ModelError
 
@@ -42,7 +42,7 @@ def _start_xla(device: str) -> None:
     What it has to say of the user's own step is then heard.
     """
     spec = tf.TensorSpec(())
-    with silenced():
+    with hold_stderr():
         _lowered(tf.function(tf.nn.relu).get_concrete_function(spec), [spec], device)
 
 

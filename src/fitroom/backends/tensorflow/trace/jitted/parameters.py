@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep
-from fitroom.backends.xla.argument import Argument
+from fitroom.backends.xla.attribution import Argument
 from fitroom.backends.xla.dump import Dump
 from fitroom.errors import CompilerError
 
