@@ -165,12 +165,12 @@ def seconds_by_roofline(
     from fitroom.cards.catalogue import find_card
     from fitroom.keras_model.recompute import resident_bytes
     from fitroom.planning.roofline.step_time import StepTime
-    from fitroom.remat.choice import Choice
+    from fitroom.remat.chooser import SegmentChooser
 
     step_time = StepTime.of_model(model, backend=backend, card=find_card(gpu))
     assert step_time is not None
     at_once = micro_batch or batch_size
-    cover = Choice.of_model(model).cover(remat, at_once, resident_bytes(model, at_once))
+    cover = SegmentChooser.of_model(model).choose(remat, at_once, resident_bytes(model, at_once))
     return step_time.seconds(
         batch_size=batch_size, micro_batch=at_once, precision=precision, jit=jit, segments=cover.segments
     )

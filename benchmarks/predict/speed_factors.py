@@ -133,13 +133,13 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
     from fitroom.keras_model.recompute import resident_bytes
     from fitroom.planning.roofline.step_time import StepTime, mode_of
     from fitroom.recipe import Recipe, Remat
-    from fitroom.remat.choice import Choice
+    from fitroom.remat.chooser import SegmentChooser
 
     name, precision = group[0]["model"], group[0]["precision"]
     keras.utils.clear_session()  # layers are named anew, as in a process of their own
     model = load_model(ModelSource(text=name, image_size=SIZES.get(name, 224), precision=precision))
     model.compile("adam", "sparse_categorical_crossentropy")
-    choice = Choice.of_model(model)
+    choice = SegmentChooser.of_model(model)
     for data in group:
         step_time = StepTime.of_model(model, backend=data["backend"], card=find_card(data["gpu"]))
         assert step_time is not None
@@ -148,7 +148,7 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
         remat = remat_of(data["remat"])
         if isinstance(remat, str) and remat not in ("none", "blocks"):
             remat = Remat(budget=remat)
-        cover = choice.cover(remat, at_once, resident_bytes(model, at_once))
+        cover = choice.choose(remat, at_once, resident_bytes(model, at_once))
         step = {"batch_size": batch_size, "micro_batch": micro_batch, "precision": precision}
         yield Line(
             mode=mode_of(data["backend"], bool(data["jit"])),

@@ -37,7 +37,7 @@ from fitroom.backends.jax.trace.compiler import StepCompiler, compiler_version
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
 from fitroom.backends.jax.trace.step import JaxStep, training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.keras_model.twin import without_values
 from fitroom.memory.step import StepRequest
 from harness.case_models import small_cnn
@@ -137,7 +137,7 @@ def step_of(model_name: str, batch_size: int, precision: str) -> JaxStep:
     keras.config.set_dtype_policy(precision)
     with without_values():
         model = MAKERS[model_name]()
-    with prepared(model, StepRequest(batch_size=batch_size, card=find_card(GPU))) as ready:
+    with prepare_model(model, StepRequest(batch_size=batch_size, card=find_card(GPU))) as ready:
         return training_step(ready)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import fitroom
 from fit_cases import assert_same, dense_net, samples, weights_of
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.runs.writer import CheckpointWriter
 from fitroom.train.protect import unprotect
 
@@ -443,4 +443,4 @@ def test_further_optimizers_are_found_wherever_a_model_holds_them():
     others = [keras.optimizers.SGD() for _ in range(4)]
     model.one, model.two = others[0], (others[1], {"within": [others[2]]})
     model.three = {"deep": (others[3], others[0])}
-    assert {id(each) for each in helpers_of(model)} == {id(each) for each in others}
+    assert {id(each) for each in extra_optimizers(model)} == {id(each) for each in others}

@@ -5,7 +5,7 @@ import pytest
 
 import fitroom
 from fitroom.errors import InputError, ModelError
-from fitroom.keras_model.freezing import frozen_first, layers_with_weights, num_frozen
+from fitroom.keras_model.freezing import freeze_temporarily, layers_with_weights, num_frozen
 
 
 def nested_net():
@@ -42,9 +42,9 @@ def test_after_a_look_every_flag_is_as_it_was():
     model = nested_net()
     model.get_layer("backbone").get_layer("norm_0").trainable = False
     before = flags(model)
-    with frozen_first(model, 4):
+    with freeze_temporarily(model, 4):
         assert num_frozen(model) == 4
-    with pytest.raises(KeyError), frozen_first(model, 6):
+    with pytest.raises(KeyError), freeze_temporarily(model, 6):
         raise KeyError
     assert flags(model) == before
 

@@ -8,7 +8,7 @@ from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.loading.source import ModelSource, load_model
 from fitroom.planning.roofline.step_time import StepTime
 from fitroom.planning.roofline.work import KINDS, count_work
-from fitroom.remat.choice import Choice
+from fitroom.remat.chooser import SegmentChooser
 from fitroom.remat.graph import layer_graph
 
 H200 = find_card("H200")
@@ -83,7 +83,7 @@ def test_recipes_of_xception_come_in_the_order_that_was_measured():
     """Pictures a second on an H200 with JAX: 2,034 in bfloat16, 1,542 recomputing; 1,358 and 1,080 in float32."""
     model = load_model(ModelSource(text="xception"))
     step_time = StepTime.of_model(model, backend="jax", card=H200)
-    blocks = Choice.of_model(model).cover("blocks").segments
+    blocks = SegmentChooser.of_model(model).choose("blocks").segments
     speeds = [
         step_time.speed(batch_size=64, micro_batch=64, precision=precision, jit=True, segments=segments)
         for precision in ("mixed_bfloat16", "float32")

@@ -16,8 +16,7 @@ from fitroom.classify.options import TrainOptions
 from fitroom.cli.run_place import choose_run
 from fitroom.errors import InputError
 from fitroom.files.archive import DamagedError, read_archive
-from fitroom.keras_model.loading.keras_archive import LARGEST_TEXT_BYTES, damage_of
-from fitroom.keras_model.loading.keras_file import read_model
+from fitroom.keras_model.loading.keras_file import LARGEST_TEXT_BYTES, damage_of, read_model
 from fitroom.report.run.page import render_run_page
 from fitroom.runs.folder import RunFolder
 from fitroom.runs.lock import FolderLock, is_locked, take_lock

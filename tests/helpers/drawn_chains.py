@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from fitroom.remat.call_costs import BackwardNeeds
 from fitroom.remat.chain import Chain
-from fitroom.remat.needs import Needs
 
 NUM_CALLS = 9
 
@@ -16,7 +16,9 @@ def drawn_chain(seed, *, branching):
     for number in range(NUM_CALLS - 2):
         if branching and random.random() < 0.4:
             users[number].add(int(random.integers(number + 2, NUM_CALLS)))
-    needs = [Needs(inputs=bool(random.random() < 0.6), outputs=bool(random.random() < 0.3)) for _ in range(NUM_CALLS)]
+    needs = [
+        BackwardNeeds(inputs=bool(random.random() < 0.6), outputs=bool(random.random() < 0.3)) for _ in range(NUM_CALLS)
+    ]
     sizes = np.concatenate([[0], random.integers(1, 50, NUM_CALLS)])
     needed = [0]
     for number in range(NUM_CALLS):

@@ -21,10 +21,10 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.backends.tensorflow.trace.jitted.placement import block_bytes
 from fitroom.backends.tensorflow.trace.jitted.required import smallest_limit_bytes
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.memory.step import StepRequest
@@ -52,7 +52,7 @@ for epoch in ("first", "steady"):
     model.fit(Batches(), verbose=0)
     found[epoch] = memory("peak")
 request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-with prepared(model, request, lent_values) as ready:
+with prepare_model(model, request, borrow_values) as ready:
     step = training_step(ready)
     smallest = smallest_limit_bytes(step, block_bytes(step, found["steady"]), found["steady"])
     found["required"] = smallest + step.batch_bytes

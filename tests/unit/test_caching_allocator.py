@@ -3,8 +3,7 @@
 import pytest
 
 from fitroom.memory.allocators.caching import CachingAllocator, OutOfMemoryError
-from fitroom.memory.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
-from fitroom.memory.allocators.requests import Requests
+from fitroom.memory.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
 
 KIB = 1024
 MIB = 1024**2
@@ -107,7 +106,7 @@ def test_steps_to_come_free_what_the_last_one_left():
     batch, activation = 8 * MIB, 3 * MIB
     first, last = [0, 1, ~1], [2, ~0, 3, ~3]
     requests = Requests(sizes_bytes=[batch, activation, batch, activation], events=[*first, *last])
-    longer = requests.going_on(len(first), times=2)
+    longer = requests.extend(len(first), times=2)
     assert list(longer.events) == [*first, *last, 4, ~2, 5, ~5, 6, ~4, 7, ~7]
     assert list(longer.sizes_bytes) == [batch, activation] * 4
 
@@ -117,7 +116,7 @@ def test_parts_that_differ_in_size_break_memory_up_step_by_step():
     large, smaller, small = 60 * MIB, 58 * MIB, 2 * MIB
     step = [0, ~0, 1, 2, ~1]  # the small one stays in the rest of the large one's place
     requests = Requests(sizes_bytes=[large, smaller, small], events=step)
-    once, again = (smallest_limit_bytes(one, large, 10 * large) for one in (requests, requests.going_on(0, times=1)))
+    once, again = (smallest_limit_bytes(one, large, 10 * large) for one in (requests, requests.extend(0, times=1)))
     assert once == 60 * MIB
     assert again == 120 * MIB
 

@@ -137,7 +137,7 @@ def test_a_plan_is_saved_and_loads_again(tmp_path):
 
 def test_a_condensed_timeline_says_the_same_of_its_peak():
     timeline = small_timeline()
-    short = timeline.condensed()
+    short = timeline.condense()
     assert (short.by_kind(), short.by_layer(), short.by_phase()) == (
         timeline.by_kind(),
         timeline.by_layer(),

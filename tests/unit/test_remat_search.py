@@ -7,11 +7,10 @@ import pytest
 
 import fitroom
 from drawn_chains import drawn_chain
+from fitroom.remat.call_costs import BackwardNeeds
 from fitroom.remat.chain import Chain
-from fitroom.remat.cover import cover_of
-from fitroom.remat.needs import Needs
 from fitroom.remat.search import Search
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment, make_segmentation
 
 
 def every_cover(search):
@@ -22,7 +21,7 @@ def every_cover(search):
             pairs = list(itertools.pairwise(chosen))
             for kept in itertools.product((True, False), repeat=len(pairs)):
                 segments = [Segment(start=a, stop=b) for (a, b), is_in in zip(pairs, kept, strict=True) if is_in]
-                yield cover_of(search.chain, segments)
+                yield make_segmentation(search.chain, segments)
 
 
 @pytest.mark.parametrize("branching", [False, True])
@@ -34,7 +33,7 @@ def test_no_choice_of_segments_is_cheaper_within_any_budget(seed, branching):
     assert search.smallest_peak_bytes == smallest
     assert search.cheapest(smallest - 1) is None
     for budget in sorted({cover.peak_bytes for cover in covers}):
-        found = cover_of(search.chain, search.cheapest(budget))
+        found = make_segmentation(search.chain, search.cheapest(budget))
         assert found.peak_bytes <= budget
         assert found.operations == min(cover.operations for cover in covers if cover.peak_bytes <= budget)
 
@@ -42,14 +41,20 @@ def test_no_choice_of_segments_is_cheaper_within_any_budget(seed, branching):
 def test_less_memory_never_costs_less():
     search = Search(drawn_chain(5, branching=True))
     budgets = range(search.smallest_peak_bytes, search.chain.plain_peak_bytes + 1)
-    operations = [cover_of(search.chain, search.cheapest(budget)).operations for budget in budgets]
+    operations = [make_segmentation(search.chain, search.cheapest(budget)).operations for budget in budgets]
     assert operations == sorted(operations, reverse=True)
     assert operations[-1] == 0
 
 
 def test_the_last_call_of_a_segment_is_not_run_again_where_its_output_is_kept_anyway():
     """Convolution, normalisation, activation, convolution: the second convolution only makes what is kept."""
-    needs = (Needs(inputs=True), Needs(inputs=True), Needs(outputs=True), Needs(inputs=True), Needs(inputs=True))
+    needs = (
+        BackwardNeeds(inputs=True),
+        BackwardNeeds(inputs=True),
+        BackwardNeeds(outputs=True),
+        BackwardNeeds(inputs=True),
+        BackwardNeeds(inputs=True),
+    )
     chain = Chain(
         made=np.arange(-1, 5),
         last_used=np.arange(6),
@@ -63,7 +68,7 @@ def test_the_last_call_of_a_segment_is_not_run_again_where_its_output_is_kept_an
         needs=needs,
     )
     assert list(chain.recomputed_before(4)) == [True, True, True, False]
-    assert cover_of(chain, [Segment(start=1, stop=4)]).operations == 2
+    assert make_segmentation(chain, [Segment(start=1, stop=4)]).operations == 2
 
 
 def test_a_recipe_with_segments_survives_its_dictionary():

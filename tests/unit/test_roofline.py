@@ -10,7 +10,7 @@ from drawn_chains import NUM_CALLS, drawn_chain
 from fitroom.cards.catalogue import all_cards, find_card
 from fitroom.planning.roofline.step_time import CLASSES, FEATURES, StepTime, known_factors
 from fitroom.planning.roofline.work import KINDS, Work
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 
 H200 = find_card("H200")
 WAYS = [("jax", True), ("tensorflow", True), ("tensorflow", False), ("torch", False)]

@@ -1,1 +1,1 @@
-"""The cards people have: a catalogue, what each spends before the first tensor, and the ones in this machine."""
+"""Graphics cards: a catalogue, the memory each spends before the first tensor, and the cards in this machine."""

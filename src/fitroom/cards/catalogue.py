@@ -1,4 +1,4 @@
-"""The cards people have, and how to find one by the name they use.
+"""The catalogue of graphics cards, and how to find one in it by the name people use.
 
 `cards.csv` holds one card a line; its figures are the maker's. Memory is what the driver reports where that
 is known, which can be less than the box says; L2 is what CUDA reports where it differs from the datasheet. A
@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 
 from fitroom.display import TextDisplay
-from fitroom.errors import UnknownNameError
+from fitroom.errors import InputError, UnknownNameError
 
 _MIB = 1024**2
 _GIB = 1024**3
@@ -71,11 +71,11 @@ class Card(TextDisplay):
 def all_cards() -> tuple[Card, ...]:
     """Every card of the catalogue, grouped by architecture."""
     text = resources.files("fitroom.cards").joinpath("cards.csv").read_text(encoding="utf-8")
-    return tuple(_read(row) for row in csv.DictReader(text.splitlines()))
+    return tuple(_read_row(row) for row in csv.DictReader(text.splitlines()))
 
 
 def find_card(text: str) -> Card:
-    """The card that `text` names, as people, shops or the driver write it.
+    """Find the card that `text` names, as people, shops or the driver write it.
 
     A name that covers several cards ("A100", "RTX 3080", "H100") means the one with the least memory, and among
     those the one with the least bandwidth, so that nothing is promised that another of them could not keep.
@@ -93,6 +93,15 @@ def find_card(text: str) -> Card:
         names = [card.name for card in siblings] or _names_like(text)
         raise UnknownNameError("GPU", text, names, more="`fitroom gpus` lists all")
     return min(found, key=lambda card: (card.memory_bytes, card.bandwidth_bytes_per_second))
+
+
+def check_nvidia(card: Card) -> None:
+    """Raise InputError for a card of another maker: the models of kernels are of NVIDIA's."""
+    if card.vendor != "NVIDIA":
+        raise InputError(
+            f"Estimates are for NVIDIA's cards. Received: {card.name!r} by {card.vendor}.",
+            hint="pick an NVIDIA card for the kernels' sake, and give this card's memory with `--limit` or `--budget`",
+        )
 
 
 def family(card: Card) -> str:
@@ -137,7 +146,7 @@ def _names_like(text: str) -> list[str]:
     return sorted(names, key=likeness, reverse=True)[:3]
 
 
-def _read(row: dict[str, str]) -> Card:
+def _read_row(row: dict[str, str]) -> Card:
     capability = row["compute_capability"]
     major, _, minor = capability.partition(".")
     return Card(
@@ -150,14 +159,14 @@ def _read(row: dict[str, str]) -> Card:
         bandwidth_bytes_per_second=round(float(row["bandwidth_gbps"]) * 10**9),
         sm_count=int(row["sm_count"]),
         clock_ghz=float(row["clock_ghz"]),
-        l2_bytes=_scaled(row["l2_mib"], _MIB),
+        l2_bytes=_scale(row["l2_mib"], _MIB),
         fp32_flops=round(float(row["fp32_tflops"]) * _TERA),
-        tf32_flops=_scaled(row["tf32_tflops"], _TERA),
-        fp16_flops=_scaled(row["fp16_tflops"], _TERA),
-        bf16_flops=_scaled(row["bf16_tflops"], _TERA),
+        tf32_flops=_scale(row["tf32_tflops"], _TERA),
+        fp16_flops=_scale(row["fp16_tflops"], _TERA),
+        bf16_flops=_scale(row["bf16_tflops"], _TERA),
         source=row["source"],
     )
 
 
-def _scaled(text: str, factor: int) -> int | None:
+def _scale(text: str, factor: int) -> int | None:
     return round(float(text) * factor) if text else None

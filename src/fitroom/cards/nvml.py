@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True)
 class LiveGpu:
@@ -36,7 +39,7 @@ def live_gpus() -> tuple[LiveGpu, ...]:
 
 
 def all_gpus() -> tuple[LiveGpu, ...]:
-    """Every card in this machine, hidden or not; () without an NVIDIA driver."""
+    """Every card in this machine, those that `CUDA_VISIBLE_DEVICES` hides included; () without an NVIDIA driver."""
     return _gpus(lambda uuids: list(range(len(uuids))))
 
 
@@ -91,7 +94,7 @@ def _own_bytes(pynvml: Any, handle: Any) -> int:
 
 
 def _visible(uuids: list[str]) -> list[int]:
-    """The indices that `CUDA_VISIBLE_DEVICES` leaves, in its order. As CUDA does, stop at the first it cannot mean."""
+    """The indices that `CUDA_VISIBLE_DEVICES` leaves, in its order."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is None:
         return list(range(len(uuids)))
@@ -99,10 +102,25 @@ def _visible(uuids: list[str]) -> list[int]:
     for entry in (part.strip() for part in setting.split(",")):
         named = [index for index, uuid in enumerate(uuids) if entry == str(index) or _abbreviates(entry, uuid)]
         if len(named) != 1 or named[0] in visible:
-            break
+            break  # as CUDA does at the first entry that names no card
         visible += named
     return visible
 
 
 def _abbreviates(entry: str, uuid: str) -> bool:
     return entry.startswith("GPU-") and uuid.startswith(entry)
+
+
+def find_live_gpu(card: Card) -> LiveGpu:
+    """Return the live GPU that is this card of the catalogue; raises InputError where there is none, or another one."""
+    gpus = live_gpus()
+    if not gpus:
+        raise InputError(
+            "There is no NVIDIA GPU in this machine to measure on.", hint="leave --measure out to predict instead"
+        )
+    if find_card(gpus[0].name) != card:
+        raise InputError(
+            f"The card in this machine is a {gpus[0].name}. Received: {card.name}.",
+            hint="leave --gpu out to measure on the card that is here, or --measure to predict for the other",
+        )
+    return gpus[0]

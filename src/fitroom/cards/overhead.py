@@ -1,4 +1,4 @@
-"""What a card's memory is spent on before the first tensor."""
+"""Overheads: the memory of a card that is spent before the first tensor, on driver, context and kernels."""
 
 from fitroom.cards.catalogue import Card
 
@@ -15,22 +15,22 @@ _PROCESS_BYTES = {"jax": 800 * _MIB, "torch": 850 * _MIB, "tensorflow": 1010 * _
 
 
 def context_bytes(card: Card | None, backend: str | None) -> int:
-    """Bytes of the card that a framework's allocator never sees. The most of any backend where it is not known.
+    """Bytes of the card that a framework's allocator never sees.
 
-    `card` is None for a card that is not in the catalogue.
+    `card` is None for a card that is not in the catalogue; for an unknown backend the most of any is taken.
     """
     if card is not None and card.vendor == "Apple":
-        return _kept_for_the_system(card.memory_bytes)
+        return _system_bytes(card.memory_bytes)
     process_bytes = _PROCESS_BYTES.get(backend or "", max(_PROCESS_BYTES.values()))
     return process_bytes + (card.memory_bytes - visible_bytes(card.memory_bytes) if card else 0)
 
 
 def visible_bytes(memory_bytes: int) -> int:
-    """What CUDA calls the memory of a card that has `memory_bytes`: less what the driver keeps for itself."""
+    """The memory that CUDA reports for a card of `memory_bytes`: what the driver keeps for itself is taken off."""
     return memory_bytes - int(memory_bytes * _DRIVER_SHARE)
 
 
-def _kept_for_the_system(unified_bytes: int) -> int:
+def _system_bytes(unified_bytes: int) -> int:
     # macOS lets the GPU have two thirds of a small unified memory and three quarters from 36 GiB on
     # (Metal's `recommendedMaxWorkingSetSize`).
     return unified_bytes // 4 if unified_bytes >= 36 * _GIB else -(-unified_bytes // 3)

@@ -1,4 +1,4 @@
-"""A card in the words of the XLA compiler, so that it lays out a step for a card that is not there."""
+"""The description of a card that the XLA compiler takes, so that it lays out a step for a card that is not there."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ def threads_per_multiprocessor(card: Card) -> int | None:
 
 
 def target_description(card: Card, limit_bytes: int) -> str:
-    """The target text for compiling without a GPU, as a `GpuTargetConfigProto` in text form.
+    """The target to compile for without a GPU, as a `GpuTargetConfigProto` in text form.
 
     `limit_bytes` is the limit of the framework's allocator, under which XLA may decide to recompute by itself.
     """
@@ -64,7 +64,7 @@ def target_description(card: Card, limit_bytes: int) -> str:
     major, minor = card.compute_capability
     device_info = {
         "core_count": card.sm_count,
-        "device_memory_size": _memory_that_allows(limit_bytes),
+        "device_memory_size": _memory_bytes_for(limit_bytes),
         "threads_per_warp": 32,
         "threads_per_block_limit": 1024,
         "threads_per_core_limit": limits.threads,
@@ -86,7 +86,7 @@ def target_description(card: Card, limit_bytes: int) -> str:
     return f'gpu_device_info {{ {capability} {fields} }} platform_name: "CUDA"'
 
 
-def _memory_that_allows(limit_bytes: int) -> int:
+def _memory_bytes_for(limit_bytes: int) -> int:
     # With a GPU, XLA recomputes when a step would not fit the allocator's real limit. Without one it takes
     # `device_memory_size * 80 / 100` for that limit, so the smallest memory is given of which that is `limit_bytes`.
     return -(-limit_bytes * 100 // 80)

@@ -15,7 +15,7 @@ from fitroom.classify.network import Network
 from fitroom.errors import InputError
 from fitroom.files.durable import load_weights, read_json, sync_folder
 from fitroom.keras_model.freezing import freeze_first
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.runs.checkpoint import has_checkpoint
 from fitroom.runs.layout import CHECKPOINTS, HEAD_FILE, HISTORY_FILE, LOCK_FILE, MODEL_FILE, RUN_FILE
 from fitroom.runs.lock import take_lock

@@ -14,7 +14,7 @@ from fitroom.errors import InputError, message_of
 from fitroom.files.durable import open_atomic, read_json, save_model_atomic, write_json
 from fitroom.files.field_types import check_fields
 from fitroom.files.json_lines import finite, read_lines
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import PRECISIONS
 from fitroom.runs.layout import (

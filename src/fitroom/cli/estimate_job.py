@@ -17,13 +17,12 @@ from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.backends.quiet import quieten_for_estimates
-from fitroom.cards.vendor import check_nvidia
+from fitroom.cards.catalogue import check_nvidia
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.input_sizes import known_sizes
-from fitroom.keras_model.loading.resizing import load_resizable
-from fitroom.keras_model.loading.source import ModelSource, check_model
+from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import Recipe

@@ -7,9 +7,8 @@ from typing import Any
 from fitroom.backends.choose import choose_backend
 from fitroom.backends.quiet import quieten, quieten_for_estimates
 from fitroom.budget import Budget
-from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.catalogue import Card, check_nvidia, find_card
 from fitroom.cards.nvml import live_gpus
-from fitroom.cards.vendor import check_nvidia
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.input_sizes import known_sizes
@@ -108,8 +107,8 @@ class PlanJob:
         return key_of(asdict(self) | {"backend": backend, "room": room, "measure": self.probe, "command": "plan"})
 
     def _question(self, say: Say) -> dict[str, Any]:
-        """The arguments of `fitroom.plan`."""
-        from fitroom.keras_model.loading.resizing import load_resizable
+        """What is to be trained, as `fitroom.plan` takes it."""
+        from fitroom.keras_model.loading.source import load_resizable
 
         say(f"building {self.model}")
         source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)

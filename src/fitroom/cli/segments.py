@@ -49,8 +49,7 @@ def command(
     fitroom segments model.keras --json
     """
     from fitroom.backends.quiet import quieten
-    from fitroom.keras_model.loading.resizing import load_resizable
-    from fitroom.keras_model.loading.source import ModelSource, check_model
+    from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 
     Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
@@ -77,11 +76,13 @@ def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | N
     from fitroom.keras_model.layers import precision_of
     from fitroom.keras_model.precision import in_precision
     from fitroom.keras_model.recompute import resident_bytes
-    from fitroom.remat.choice import Choice
-    from fitroom.remat.outline import outline_of
+    from fitroom.remat.chooser import SegmentChooser
+    from fitroom.remat.table import make_segment_table
 
     with in_precision(model, precision):
-        choice = Choice.of_model(model)
-        cover = choice.cover(remat, batch_size, resident_bytes(model, batch_size))
-        outline = outline_of(choice, cover, model=model.name, precision=precision_of(model), num_samples=batch_size)
-    return outline, choice.graph
+        chooser = SegmentChooser.of_model(model)
+        segmentation = chooser.choose(remat, batch_size, resident_bytes(model, batch_size))
+        outline = make_segment_table(
+            chooser, segmentation, model=model.name, precision=precision_of(model), num_samples=batch_size
+        )
+    return outline, chooser.graph

@@ -67,7 +67,7 @@ def estimate(
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.keras_model.symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
 
     started = time.perf_counter()
     batch_size = check_batch_size(batch_size)
@@ -121,9 +121,9 @@ def estimate(
 def _freeze(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     if recipe.frozen_layers is None:
         return nullcontext()
-    from fitroom.keras_model.freezing import frozen_first  # it brings NumPy
+    from fitroom.keras_model.freezing import freeze_temporarily  # it brings NumPy
 
-    return frozen_first(model, recipe.frozen_layers)
+    return freeze_temporarily(model, recipe.frozen_layers)
 
 
 def _describe_limit(request: StepRequest, limit: str | int | None, backend: str) -> tuple[str, ...]:
@@ -138,9 +138,9 @@ def _describe_limit(request: StepRequest, limit: str | int | None, backend: str)
 def _describe_remat(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
     if not training or recipe.remat in (None, "none"):
         return ()
-    from fitroom.remat.note import remat_note  # it brings NumPy
+    from fitroom.remat.chooser import describe_remat  # it brings NumPy
 
-    return remat_note(model, recipe.remat)
+    return describe_remat(model, recipe.remat)
 
 
 def check_batch_size(batch_size: Any) -> int:

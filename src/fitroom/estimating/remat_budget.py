@@ -13,8 +13,8 @@ from fitroom.errors import InputError
 from fitroom.keras_model.recompute import resident_bytes
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Recipe, Remat
-from fitroom.remat.choice import Choice
-from fitroom.remat.cover import Cover
+from fitroom.remat.chooser import SegmentChooser
+from fitroom.remat.segmentation import Segmentation
 from fitroom.units import format_bytes
 
 MOST_ESTIMATES = 6
@@ -57,27 +57,27 @@ class _TracedChoices:
 
     def __init__(self, trace: Trace, model: Any, request: StepRequest) -> None:
         self._trace, self._model, self._request = trace, model, request
-        self._choice = Choice.of_model(model)
+        self._chooser = SegmentChooser.of_model(model)
         self.num_samples = request.recipe.samples_at_once(request.batch_size)
         self._resident_bytes = resident_bytes(model, self.num_samples)
 
     @property
     def smallest_bytes(self) -> int:
         """The smallest peak of any choice, as the search counts it."""
-        return self._choice.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
+        return self._chooser.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
 
-    def counted_bytes(self, cover: Cover) -> int:
+    def counted_bytes(self, cover: Segmentation) -> int:
         """The peak of a choice, as the search counts it."""
         return cover.peak_bytes * self.num_samples + self._resident_bytes
 
-    def cover(self, budget_bytes: int) -> Cover:
+    def cover(self, budget_bytes: int) -> Segmentation:
         """Return the choice that recomputes least within so many bytes, or else the smallest."""
         budget = Remat(budget=max(budget_bytes, self.smallest_bytes))
-        return self._choice.cover(budget, self.num_samples, self._resident_bytes)
+        return self._chooser.choose(budget, self.num_samples, self._resident_bytes)
 
-    def trace(self, cover: Cover) -> tuple[TracedStep, Recipe]:
+    def trace(self, cover: Segmentation) -> tuple[TracedStep, Recipe]:
         """Trace the step with a choice; return it and the recipe that names the segments."""
-        recipe = replace(self._request.recipe, remat=self._choice.named(cover))
+        recipe = replace(self._request.recipe, remat=self._chooser.to_remat(cover))
         return self._trace(self._model, replace(self._request, recipe=recipe)), recipe
 
     def trace_smallest(self, budget_bytes: int) -> tuple[TracedStep, Recipe]:

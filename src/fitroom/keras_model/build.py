@@ -1,4 +1,4 @@
-"""The variables of a model, its optimizer and metrics, made from a batch as Keras makes them: all of them or none."""
+"""Building a model: all variables of it, its optimizer and metrics from a batch, as Keras makes them, or none."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -6,6 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from fitroom.batch import Batch
+from fitroom.keras_model.private import (
+    all_layers,
+    build_from_batch,
+    compiled_loss,
+    compiled_metrics,
+    set_uninitialized_variables,
+)
 
 FEW_SAMPLES = 2
 """One sample would do as well but for operations that drop axes of one."""
@@ -14,20 +21,20 @@ OutOfMemoryTest = Callable[[BaseException], bool]
 
 
 def build(model: Any, batch: Batch) -> None:
-    """Make what training on such batches needs. On an error the model is as it was."""
+    """Make the variables that training on such batches needs. On an error the model is as it was."""
     if is_built(model):
-        model._symbolic_build(data_batch=batch.data())
+        build_from_batch(model, batch.data())
         return
-    with _or_as_it_was(model):
-        model._symbolic_build(data_batch=batch.data())  # no public name
+    with _restore_on_error(model):
+        build_from_batch(model, batch.data())
 
 
 def build_from_few(model: Any, batch: Batch, *, is_out_of_memory: OutOfMemoryTest, release: Callable[[], None]) -> None:
-    """The same from a few samples of the batch, for a framework on which Keras may have to run the model for it.
+    """Build a model from a few samples of the batch, for a framework on which Keras may have to run the model for it.
 
     PyTorch tells shapes without computing ("meta" tensors) for most operations. Where one of them cannot, Keras runs
     the model on the device, with the batch that it was given. The whole batch is given where the model knows its size:
-    one with states from batch to batch, with a fixed batch size, or with weights whose shape goes by the batch.
+    one with states from batch to batch, with a fixed batch size, or with weights whose shape depends on the batch.
     """
     if is_built(model) or batch.size <= FEW_SAMPLES + 1 or _knows_batch_size(model):
         build(model, batch)
@@ -35,7 +42,7 @@ def build_from_few(model: Any, batch: Batch, *, is_out_of_memory: OutOfMemoryTes
     before = BuildState(model)
     try:
         shapes = _build_first(model, batch, FEW_SAMPLES)
-        if any(FEW_SAMPLES in shape for shape in shapes):  # chance, or is it the batch's size?
+        if any(FEW_SAMPLES in shape for shape in shapes):  # by chance, or the batch's size: another size tells
             before.restore()
             if _build_first(model, batch, FEW_SAMPLES + 1) != shapes:
                 before.restore()
@@ -53,20 +60,20 @@ def build_from_few(model: Any, batch: Batch, *, is_out_of_memory: OutOfMemoryTes
 
 
 def is_built(model: Any) -> bool:
-    """Whether it has all its variables: Keras then looks at no batch."""
-    parts = (model._compile_metrics, model._compile_loss, model.optimizer)
-    return all(each.built for each in (*model._flatten_layers(), *(part for part in parts if part is not None)))
+    """Whether a model has all its variables; Keras then needs no batch to build it."""
+    parts = (compiled_metrics(model), compiled_loss(model), model.optimizer)
+    return all(each.built for each in (*all_layers(model), *(part for part in parts if part is not None)))
 
 
 def _build_first(model: Any, batch: Batch, samples: int) -> list[tuple[int, ...]]:
-    """Build from the first samples; the shapes of the variables that came of it."""
+    """Build from the first samples; returns the shapes of the new variables."""
     known = {id(variable) for variable in model.variables}
-    model._symbolic_build(data_batch=batch.slice(0, samples).data())
+    build_from_batch(model, batch.slice(0, samples).data())
     return [tuple(variable.shape) for variable in model.variables if id(variable) not in known]
 
 
 def _knows_batch_size(model: Any) -> bool:
-    if any(getattr(layer, "stateful", False) for layer in model._flatten_layers()):
+    if any(getattr(layer, "stateful", False) for layer in all_layers(model)):
         return True
     try:
         return any(tensor.shape[0] is not None for tensor in model.inputs or ())
@@ -75,7 +82,7 @@ def _knows_batch_size(model: Any) -> bool:
 
 
 @contextmanager
-def _or_as_it_was(model: Any) -> Iterator[None]:
+def _restore_on_error(model: Any) -> Iterator[None]:
     before = BuildState(model)
     try:
         yield
@@ -85,7 +92,7 @@ def _or_as_it_was(model: Any) -> Iterator[None]:
 
 
 class BuildState:
-    """The attributes of a model, its layers, optimizer, losses and metrics, and the collections among them."""
+    """A snapshot of the attributes of a model, its layers, optimizer, losses and metrics, and of their collections."""
 
     def __init__(self, model: Any) -> None:
         found = list(_reachable(model))
@@ -94,10 +101,8 @@ class BuildState:
         self._random = random.getstate()  # from which layers that are made while building draw their seeds
 
     def restore(self) -> None:
-        """Put it all back."""
-        from keras.src.backend.common import global_state  # no public name leads to variables that wait for values
-
-        global_state.set_global_attribute("uninitialized_variables", [])
+        """Put attributes, collections and random state back."""
+        set_uninitialized_variables([])
         for each, attributes in self._objects:
             vars(each).clear()
             vars(each).update(attributes)
@@ -107,7 +112,7 @@ class BuildState:
 
 
 def _reachable(model: Any) -> Iterator[Any]:
-    """The model and all of Keras's kind that can be reached from it, with the collections on the way."""
+    """The model and all objects of Keras that can be reached from it, with the collections on the way."""
     import keras
 
     kinds = (keras.layers.Layer, keras.metrics.Metric, keras.optimizers.Optimizer, keras.losses.Loss)
@@ -122,7 +127,7 @@ def _reachable(model: Any) -> Iterator[Any]:
             waiting += each.values()
         elif issubclass(type(each), list | tuple | set | frozenset):
             waiting += each
-        elif isinstance(each, kinds) or _is_inside_of_keras(each):
+        elif isinstance(each, kinds) or _is_keras_helper(each):
             waiting += vars(each).values()
         else:
             continue
@@ -130,8 +135,8 @@ def _reachable(model: Any) -> Iterator[Any]:
             yield each
 
 
-def _is_inside_of_keras(value: Any) -> bool:
-    """Whether it is one of Keras's helpers: trackers, lists of metrics. Building changes no value of a variable."""
+def _is_keras_helper(value: Any) -> bool:
+    """Whether it is an internal object of Keras, such as a tracker. Building changes no value of a variable."""
     import keras
 
     kind = type(value)
@@ -140,7 +145,7 @@ def _is_inside_of_keras(value: Any) -> bool:
 
 
 def _is_collection(value: Any) -> bool:
-    """By its type: TensorFlow has stand-ins for a dict that call themselves one and are none."""
+    """By its type, not by `isinstance`: TensorFlow has wrappers that pass for a dict and are none."""
     return issubclass(type(value), list | dict | set)
 
 
@@ -151,7 +156,7 @@ def _copy(collection: Any) -> Any:
 
 
 def _fill(collection: Any, content: Any) -> None:
-    """By the plain kind's own methods: those of Keras's kinds would track what is put in anew."""
+    """Replace the content by the methods of the plain type: those of Keras's types would track it again."""
     if isinstance(collection, dict):
         dict.clear(collection)
         dict.update(collection, content)

@@ -1,7 +1,7 @@
-"""What makes a model the same model: enough to refuse a run folder of another one, and to say why.
+"""A model's fingerprint: enough to refuse the run folder of another model, and to say how it differs.
 
-One line of text for each layer and each variable, so that a difference can be read. Values of weights do not count,
-and neither do names that Keras numbers by itself: in a notebook `dense_1` is `dense_4` the next time.
+One line of text for each layer and each variable, so that a difference can be read. Values of weights do not count, and
+neither do the numbers that Keras gives to names: in a notebook `dense_1` is `dense_4` the next time.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fitroom.keras_model.private import all_layers
 from fitroom.version import __version__
 
 _COUNTER = re.compile(r"_\d+(?=_|/|$)")
@@ -29,7 +30,7 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
         "optimizer": _optimizer(model.optimizer),
         "loss": _loss(getattr(model, "loss", None)),
         "loss_weights": _plain(getattr(model, "loss_weights", None)),
-        "metrics": [described(variable) for variable in model.metrics_variables],
+        "metrics": [describe_variable(variable) for variable in model.metrics_variables],
     }
     found["digest"] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
     return found
@@ -37,13 +38,12 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
 
 def layer_lines(model: Any, *, with_precision: bool = True) -> list[str]:
     """Its layers, those within layers too, each in one line: "Dense dense units=10 activation=relu"."""
-    every = model._flatten_layers()  # no public name for the layers within layers
-    return [_layer(layer, with_precision=with_precision) for layer in every]
+    return [_layer(layer, with_precision=with_precision) for layer in all_layers(model)]
 
 
 def variable_lines(model: Any) -> list[str]:
     """Its variables, each in one line: "dense/kernel float32 (784, 10)"."""
-    return [described(variable) for variable in model.variables]
+    return [describe_variable(variable) for variable in model.variables]
 
 
 def given_learning_rate(model: Any) -> float | None:
@@ -75,7 +75,7 @@ def stable_path(path: str) -> str:
     return _COUNTER.sub("", path)
 
 
-def described(variable: Any) -> str:
+def describe_variable(variable: Any) -> str:
     """A variable in one line: "dense/kernel float32 (784, 10)"."""
     frozen = "" if variable.trainable else " not trainable"
     return f"{stable_path(variable.path)} {variable.dtype} {tuple(variable.shape)}{frozen}"

@@ -1,15 +1,16 @@
-"""The first layers of a model left untrained, for the time of a look at it or for good."""
+"""Freezing: the first layers of a model left untrained, temporarily or for good."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fitroom.errors import InputError, ModelError
+from fitroom.keras_model.private import all_layers
 from fitroom.remat.graph import functional_of, layer_graph
 
 
 def layers_with_weights(model: Any) -> list[Any]:
-    """In the order in which data run through them; a backbone inside the model with each of its layers."""
+    """The layers with weights, in the order in which data run through them; those of nested models included."""
     if functional_of(model) is None:
         raise ModelError(
             f"Which layers of {model.name!r} come first cannot be told: its `call` is Python code of its own.",
@@ -32,13 +33,13 @@ def freeze_first(model: Any, number: int) -> None:
 
 
 @contextmanager
-def frozen_first(model: Any, number: int | None) -> Iterator[None]:
-    """The same for the time of the block."""
+def freeze_temporarily(model: Any, number: int | None) -> Iterator[None]:
+    """Leave the first `number` layers with weights untrained for the time of the block; None or 0 freezes none."""
     if not number:
         yield
         return
-    layers = [inner for layer in _first(model, number) for inner in layer._flatten_layers()]
-    # From the outside in: a layer hands its flag down to what it holds.
+    layers = [inner for layer in _first(model, number) for inner in all_layers(layer)]
+    # Outer layers first: setting the flag of a layer sets that of all layers within it.
     flags = [(layer, layer.trainable) for layer in layers]
     flags += [(variable, variable.trainable) for layer in layers for variable in layer.variables]
     freeze_first(model, number)

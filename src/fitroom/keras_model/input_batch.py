@@ -1,10 +1,12 @@
-"""The batch a Keras model is fed: shapes and dtypes of its inputs and of the targets its loss wants."""
+"""The batch that a Keras model takes: shapes and dtypes of its inputs and of the targets its loss wants."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from fitroom.errors import InputError, ModelError
 from fitroom.input_sizes import InputShape, describe_open, fill_in, known_sizes
+from fitroom.keras_model.private import all_layers
 from fitroom.recipe import Recipe
 
 
@@ -17,13 +19,13 @@ class TensorSpec:
 
 
 def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
-    """What the model takes, as it takes it, with the micro-batch filled in."""
+    """The inputs of a model for one micro-batch, as a structure of `TensorSpec`."""
     import keras
 
     inputs = _inputs(model)
     if recipe.image_size is not None and not any(len(tensor.shape) == 4 for tensor in keras.tree.flatten(inputs)):
         raise ModelError(
-            f"The model {model.name!r} takes no pictures. Received: image size {recipe.image_size}.",
+            f"The model {model.name!r} takes no images. Received: image size {recipe.image_size}.",
             hint="leave the image size out",
         )
     if recipe.input_dtype:
@@ -36,14 +38,14 @@ def input_specs(model: Any, batch_size: int, recipe: Recipe) -> Any:
     micro_batch = recipe.samples_at_once(batch_size)
     tensors = keras.tree.flatten(inputs)
     specs = [
-        _filled(tensor, fill_in(tensor.shape, name=tensor.name, place=place, count=len(tensors)), micro_batch, recipe)
+        _fill(tensor, fill_in(tensor.shape, name=tensor.name, place=place, count=len(tensors)), micro_batch, recipe)
         for place, tensor in enumerate(tensors)
     ]
     return keras.tree.pack_sequence_as(inputs, specs)
 
 
-def open_note(model: Any, input_shape: InputShape | None = None) -> tuple[str, ...]:
-    """What dimensions that the model leaves open are taken for."""
+def describe_open_dimensions(model: Any, input_shape: InputShape | None = None) -> tuple[str, ...]:
+    """A sentence on the lengths that open dimensions of the model's inputs get; empty where none is open."""
     import keras
 
     with known_sizes(input_shape):
@@ -51,14 +53,14 @@ def open_note(model: Any, input_shape: InputShape | None = None) -> tuple[str, .
     return (note,) if note else ()
 
 
-def build_throughout(model: Any, x: Any) -> None:
-    """Make the weights of layers within layers too, which `model.build` leaves to the first call."""
-    if not all(layer.built for layer in model._flatten_layers()):
-        _called(model, x)
+def build_inner_layers(model: Any, x: Any) -> None:
+    """Build layers within layers too, which `model.build` leaves to the first call."""
+    if not all(layer.built for layer in all_layers(model)):
+        _compute_outputs(model, x)
 
 
 def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
-    """What the loss may want as targets, the likeliest first: class numbers, arrays like the outputs, or none."""
+    """Targets that the loss may take, the likeliest first: class numbers, arrays like the outputs, or none."""
     import keras
 
     outputs = _outputs(model, x)
@@ -71,7 +73,7 @@ def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
         for loss, numbers, like in zip(_losses(model, outputs), class_numbers, like_outputs, strict=True)
     ]
     candidates = [keras.tree.pack_sequence_as(outputs, specs) for specs in (first, like_outputs, class_numbers)]
-    # Without a loss of targets the model's own step or layers make one of the inputs, as a variational autoencoder's.
+    # Without a compiled loss the model's own step or layers make one of the inputs, as in a variational autoencoder.
     return tuple(candidates if model.loss is not None else [None, *candidates])
 
 
@@ -96,7 +98,7 @@ def _inputs(model: Any) -> Any:
         return keras.KerasTensor((None, *shape[1:]), dtype=keras.config.floatx(), name="input")
 
 
-def _filled(tensor: Any, shape: tuple[int | None, ...], micro_batch: int, recipe: Recipe) -> TensorSpec:
+def _fill(tensor: Any, shape: tuple[int | None, ...], micro_batch: int, recipe: Recipe) -> TensorSpec:
     batch, *rest = shape
     if batch not in (None, micro_batch):
         raise ModelError(
@@ -106,7 +108,7 @@ def _filled(tensor: Any, shape: tuple[int | None, ...], micro_batch: int, recipe
     if recipe.image_size is not None and len(rest) == 3:
         if any(size not in (None, recipe.image_size) for size in rest[:2]):
             raise ModelError(
-                f"The model takes pictures of {rest[0]} x {rest[1]}. Received: image size {recipe.image_size}.",
+                f"The model takes images of {rest[0]} x {rest[1]}. Received: image size {recipe.image_size}.",
                 hint="leave the image size out, or build the model for the size you want",
             )
         rest[:2] = [recipe.image_size] * 2
@@ -122,7 +124,7 @@ def _filled(tensor: Any, shape: tuple[int | None, ...], micro_batch: int, recipe
 
 
 def _outputs(model: Any, x: Any) -> Any:
-    """What the model returns, as it returns it: symbolic tensors with all their dimensions but the batch's."""
+    """The model's outputs as symbolic tensors, all dimensions but the batch's known."""
     import keras
 
     try:
@@ -131,10 +133,10 @@ def _outputs(model: Any, x: Any) -> Any:
         outputs = None
     if outputs is not None and all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(outputs)):
         return outputs
-    return _called(model, x)
+    return _compute_outputs(model, x)
 
 
-def _called(model: Any, x: Any) -> Any:
+def _compute_outputs(model: Any, x: Any) -> Any:
     import keras
 
     symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
@@ -160,5 +162,19 @@ def _losses(model: Any, outputs: Any) -> list[str]:
 
 
 def name_of(loss: Any) -> str:
-    """A loss as a reader knows it."""
+    """The name of a loss: of an object, a function or a string."""
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss)
+
+
+def symbolic_calls() -> AbstractContextManager[None]:
+    """A scope for `compute_output_spec` and what uses it: shapes without running anything on the device.
+
+    JAX and TensorFlow trace the call; PyTorch would run it, so that it gets fake tensors.
+    """
+    import keras
+
+    if keras.backend.backend() != "torch":
+        return nullcontext()
+    from fitroom.backends.torch.trace.symbolic import symbolic_calls
+
+    return symbolic_calls()

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from fitroom.keras_model.private import all_layers
+
 
 def layer_paths(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every layer of the model with its path, nested models opened: ("inner/conv", <Conv2D>), ..."""
@@ -70,7 +72,7 @@ def precision_of(model: Any) -> str:
 
 
 def cudnn_loops_note(model: Any) -> tuple[str, ...]:
-    """Said where the card may run recurrent layers as kernels that cannot be traced without it."""
+    """A sentence for models whose recurrent layers may run as cuDNN kernels, which cannot be traced without a card."""
     paths = [path for path, layer in layer_paths(model) if getattr(layer, "use_cudnn", False)]
     if not paths:
         return ()
@@ -82,4 +84,4 @@ def cudnn_loops_note(model: Any) -> tuple[str, ...]:
 
 def can_be_jitted(model: Any) -> bool:
     """Whether XLA can compile a step of it, as far as its layers say."""
-    return all(layer.supports_jit for layer in model._flatten_layers())
+    return all(layer.supports_jit for layer in all_layers(model))

@@ -1,8 +1,10 @@
-"""What a loss divides by, as far as it is known without trying it."""
+"""What a loss divides by, as far as it is known without trying it, and how to compute losses in its place."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
+
+from fitroom.keras_model.private import all_layers, get_mask
 
 Kind = Literal["mean", "sum", "weighted", "counted"]
 """What a loss divides by: samples, nothing, sample weights, or what only a forward pass can count (masks)."""
@@ -13,12 +15,11 @@ _SEPARABLE = {
     "categorical_focal_crossentropy", "sparse_categorical_crossentropy", "hinge", "squared_hinge", "categorical_hinge",
     "kl_divergence", "poisson", "cosine_similarity", "ctc",
 }  # fmt: skip
-"""Of Keras's own losses those that are known to take each sample by itself; all others are tried out. By the names of
-their functions, which a class of Keras's wraps, as a loss that is given by its name is."""
+"""Losses of Keras that take each sample by itself, by the names of their functions. All others are tried on data."""
 
 
-def is_kerass(thing: Any) -> bool:
-    """Whether Keras brought a class, a function or an object."""
+def is_from_keras(thing: Any) -> bool:
+    """Whether a class, a function or the class of an object is defined in Keras."""
     return str(getattr(thing, "__module__", "")).startswith("keras.")
 
 
@@ -26,10 +27,10 @@ def may_mask(model: Any) -> bool:
     """Whether a layer may give its outputs a mask, which a loss then divides by."""
     import keras
 
-    for layer in model._flatten_layers():
+    for layer in all_layers(model):
         if isinstance(layer, keras.layers.Masking) or getattr(layer, "mask_zero", False):
             return True
-        is_own = not is_kerass(type(layer))
+        is_own = not is_from_keras(type(layer))
         if is_own and type(layer).compute_mask is not keras.layers.Layer.compute_mask and layer is not model:
             return True
     return False
@@ -38,13 +39,13 @@ def may_mask(model: Any) -> bool:
 def is_separable(loss: Any) -> bool:
     """Whether a loss, an object or a function, is known to take each sample by itself."""
     function = getattr(loss, "fn", loss)
-    is_own = not is_kerass(function) or (function is not loss and not is_kerass(type(loss)))
-    is_along_samples = getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1  # it may be
-    return not is_own and not is_along_samples and getattr(function, "__name__", "") in _SEPARABLE
+    is_own = not is_from_keras(function) or (function is not loss and not is_from_keras(type(loss)))
+    may_be_along_samples = getattr(loss, "_fn_kwargs", {}).get("axis", -1) != -1
+    return not is_own and not may_be_along_samples and getattr(function, "__name__", "") in _SEPARABLE
 
 
 def kind_of(loss: Any, *, may_mask: bool) -> Kind | None:
-    """What is known of a loss without trying it."""
+    """What a loss divides by, or None where it has to be tried on data."""
     if not is_separable(loss):
         return None
     if loss.reduction == "sum":
@@ -59,7 +60,7 @@ def divisor_of(loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
     from keras import ops
 
     values = loss.call(ops.cast(y_true, loss.dtype), ops.cast(y_pred, loss.dtype))
-    masks = [mask for mask in (_mask_of(y_pred), _mask_of(values)) if mask is not None]
+    masks = [mask for mask in (get_mask(y_pred), get_mask(values)) if mask is not None]
     kept = None
     for mask in masks:
         mask = ops.cast(mask, "float32")
@@ -77,13 +78,6 @@ def divisor_of(loss: Any, y_true: Any, y_pred: Any, weight: Any) -> Any:
     return num_values * ops.sum(kept) / ops.cast(ops.size(kept), "float32")
 
 
-def _mask_of(tensor: Any) -> Any:
-    # Of tensors that take no attributes (JAX's in a trace) Keras keeps masks aside, and gives no public way to them.
-    from keras.src.backend import get_keras_mask
-
-    return get_keras_mask(tensor)
-
-
 class _Served:
     """Stands in for one of the compiled losses."""
 
@@ -94,25 +88,25 @@ class _Served:
         return self.serve(self.index, self.loss, y_true, y_pred, sample_weight)
 
 
-class _Untold:
-    """Stands in for a loss tracker: it is told of the whole batch at the end, not of its parts."""
+class _NoTracker:
+    """Stands in for a loss tracker, which is updated once for the whole batch, not for its micro-batches."""
 
     def update_state(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @contextmanager
-def losses_served_by(compile_loss: Any, serve: Callable[..., Any]) -> Iterator[None]:
-    """Have `serve(index, loss, y_true, y_pred, weight)` called in place of each loss.
+def serve_losses(compile_loss: Any, serve: Callable[..., Any]) -> Iterator[None]:
+    """Have `serve(index, loss, y_true, y_pred, weight)` called in place of each loss, for the time of the block.
 
-    Keras pairs targets, outputs and weights with the losses by rules of its own, which are not repeated here. There is
-    no public way in, hence the underscores.
+    Keras pairs targets, outputs and weights with the losses by rules of its own, which are so not repeated here. These
+    attributes have no public name.
     """
     losses, metrics = compile_loss._flat_losses, compile_loss._metrics
     compile_loss._flat_losses = [
         each._replace(loss=_Served(index, each.loss, serve)) for index, each in enumerate(losses)
     ]
-    compile_loss._metrics = [_Untold() for _ in metrics]
+    compile_loss._metrics = [_NoTracker() for _ in metrics]
     try:
         yield
     finally:

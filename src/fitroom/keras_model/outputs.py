@@ -1,4 +1,4 @@
-"""Outputs of the parts of a batch, put together to those of the whole."""
+"""Outputs of micro-batches, joined to those of the whole batch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import numpy as np
 from fitroom.errors import ModelError
 
 
-def join_parts(
+def join_micro_batches(
     outputs: Sequence[Any], sizes: Sequence[int], concatenate: Callable[[Sequence[Any]], Any] = np.concatenate
 ) -> Any:
     """The outputs of a whole batch. Raises ModelError where outputs have no axis for the samples to join along.
 
     Args:
-        outputs: for each part the model's outputs, arrays in one structure.
-        sizes: the samples of each part.
+        outputs: for each micro-batch the model's outputs, arrays in one structure.
+        sizes: the samples of each micro-batch.
         concatenate: joins arrays along their first axis.
     """
     import keras

@@ -1,14 +1,14 @@
-"""A model's layers in another precision for the time of a training, and as they were after it."""
+"""A model that computes in another precision for the time of a training; afterwards it is as it was."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from fitroom.keras_model.layers import precision_of
-from fitroom.keras_model.segmented_call import lent
+from fitroom.keras_model.private import all_layers, override_attribute
 
 _COMPILED = ("train_function", "test_function", "predict_function")
-"""What Keras compiles of a model and keeps, in the precision that it had then."""
+"""The functions that Keras compiled for a model, in the precision that it had then."""
 
 
 class Precision:
@@ -25,35 +25,35 @@ class Precision:
     def __init__(self, model: Any, policy: str | None) -> None:
         current = precision_of(model)
         self._model, self._policy = model, None if policy == current else policy
-        followers = (layer for layer in model._flatten_layers() if layer.dtype_policy.name == current)
+        followers = (layer for layer in all_layers(model) if layer.dtype_policy.name == current)
         self._own = [(layer, layer.dtype_policy) for layer in followers]
         self._optimizer = getattr(model, "optimizer", None)
-        self._scaled = _scaled(self._optimizer) if self._policy == "mixed_float16" else self._optimizer
+        self._scaled = _scale_loss(self._optimizer) if self._policy == "mixed_float16" else self._optimizer
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """For the time of the block. What is saved in it is the model as it was built."""
+        """Compute in the other precision for the time of the block. A file saved in it is of the model as it was."""
         if self._policy is None:
             yield
             return
         save = self._model.save
 
         def save_as_built(*arguments: Any, **options: Any) -> Any:
-            self._take_back()
+            self._restore()
             try:
                 return save(*arguments, **options)
             finally:
-                self._turn()
+                self._apply()
 
         with ExitStack() as stack:
-            stack.callback(self._take_back)
-            self._turn()
+            stack.callback(self._restore)
+            self._apply()
             for name in _COMPILED:
-                stack.enter_context(lent(self._model, name, None))
-            stack.enter_context(lent(self._model, "save", save_as_built))
+                stack.enter_context(override_attribute(self._model, name, None))
+            stack.enter_context(override_attribute(self._model, "save", save_as_built))
             yield
 
-    def _turn(self) -> None:
+    def _apply(self) -> None:
         import keras
 
         policy = keras.dtype_policies.get(self._policy)
@@ -61,7 +61,7 @@ class Precision:
             layer.dtype_policy = policy
         self._set_optimizer(self._scaled)
 
-    def _take_back(self) -> None:
+    def _restore(self) -> None:
         for layer, its_own in self._own:
             layer.dtype_policy = its_own
         self._set_optimizer(self._optimizer)
@@ -78,7 +78,7 @@ def in_precision(model: Any, policy: str | None) -> Iterator[None]:
         yield
 
 
-def _scaled(optimizer: Any) -> Any:
+def _scale_loss(optimizer: Any) -> Any:
     """The optimizer with loss scaling around it."""
     import keras
 

@@ -1,7 +1,7 @@
 """A Keras model made ready for tracing one step, and given back as it was.
 
 The step that is traced is the model's own: its `train_step`, its loss and metrics, its optimizer. What tracing
-needs beyond that (an optimizer with slots, a compile where there was none) is lent for the time of tracing and
+needs beyond that (an optimizer with slots, a compile where there was none) is borrowed for the time of tracing and
 takes no memory: variables are made without values.
 """
 
@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.errors import ModelError
-from fitroom.keras_model.input_batch import build_throughout, input_specs, name_of, open_note, target_specs
+from fitroom.keras_model.input_batch import (
+    build_inner_layers,
+    describe_open_dimensions,
+    input_specs,
+    name_of,
+    target_specs,
+)
 from fitroom.keras_model.layers import precision_of
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
+from fitroom.keras_model.private import learning_rate_setting, restore_added_losses
 from fitroom.keras_model.twin import compile_arguments, compile_like, twin_in_precision, without_values
 from fitroom.memory.step import StepRequest
 
 DEFAULT_OPTIMIZER = "adam"
-ValueLender = Callable[[Iterable[Any]], AbstractContextManager[None]]
-"""Gives those of the Keras variables that have no value one to trace with, and takes it back at the end."""
+BorrowValues = Callable[[Iterable[Any]], AbstractContextManager[None]]
+"""Gives Keras variables that have no value one to trace with, and takes it back at the end."""
 
 _DEFAULT_LOSSES = {"softmax": "sparse_categorical_crossentropy", "sigmoid": "binary_crossentropy"}
 
@@ -41,23 +48,23 @@ class PreparedModel:
 
     @property
     def num_samples(self) -> int:
-        """How many are on the device at once."""
+        """The size of the micro-batch."""
         import keras
 
         return int(keras.tree.flatten(self.x)[0].shape[0])
 
 
 @contextmanager
-def prepared(
+def prepare_model(
     model: Any,
     request: StepRequest,
-    lend_values: ValueLender | None = None,
+    borrow_values: BorrowValues | None = None,
     slots_scope: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> Iterator[PreparedModel]:
-    """Lend `model` what a step needs; afterwards it is as it was.
+    """Prepare a model for tracing one step, for the time of the block; afterwards it is as it was.
 
     Where the step is a function of its state (JAX) nothing has a value. Where it reads and assigns variables by
-    itself, `lend_values` gives them something to read and assign. `slots_scope` is the scope in which the lent
+    itself, `borrow_values` gives them something to read and assign. `slots_scope` is the scope in which the borrowed
     optimizer makes its variables; in the default they have no values, which some optimizers refuse.
     """
     import keras
@@ -68,15 +75,15 @@ def prepared(
             hint="pass the model itself, or on the command line a function that returns it",
         )
     x = input_specs(model, request.batch_size, request.recipe)
-    sizes_note = open_note(model)
-    build_throughout(model, x)
+    sizes_note = describe_open_dimensions(model)
+    build_inner_layers(model, x)
     model = twin_in_precision(model, request.recipe.precision)
-    lend = lend_values or (lambda variables: nullcontext())
-    with _borrowed(model), lend(model.variables):
-        notes = _lend_compile(model, request, slots_scope or without_values) if request.training else ()
+    borrow = borrow_values or (lambda variables: nullcontext())
+    with _restore_model(model), borrow(model.variables):
+        notes = _compile_for_tracing(model, request, slots_scope or without_values) if request.training else ()
         # In this scope nothing gets a value, and what a step assigns on the side is held back from the model.
-        scope = keras.StatelessScope(initialize_variables=False) if lend_values is None else nullcontext()
-        with scope as held_back, lend(model.optimizer.variables if request.training else ()):
+        scope = keras.StatelessScope(initialize_variables=False) if borrow_values is None else nullcontext()
+        with scope as held_back, borrow(model.optimizer.variables if request.training else ()):
             yield PreparedModel(
                 model=model,
                 x=x,
@@ -93,28 +100,23 @@ def prepared(
 
 
 @contextmanager
-def _borrowed(model: Any) -> Iterator[None]:
-    added_losses = [(layer, layer._losses, layer._losses[:]) for layer in model._flatten_layers()]
-    with ExitStack() as stack:
-        for each in (model, *helpers_of(model)):  # a step builds the optimizers that a model brings, too
-            stack.enter_context(_as_before(each))
-        try:
-            yield
-        finally:
-            for layer, losses, before in added_losses:
-                losses[:] = before
-                layer._losses = losses
+def _restore_model(model: Any) -> Iterator[None]:
+    """Restore the model, its optimizers and the losses that layers added at the end of the block."""
+    with restore_added_losses(model), ExitStack() as stack:
+        for each in (model, *extra_optimizers(model)):  # a step builds the optimizers that a model brings, too
+            stack.enter_context(_restore_attributes(each))
+        yield
 
 
 @contextmanager
-def _as_before(thing: Any) -> Iterator[None]:
-    """Its attributes, and what lists and dicts among them hold, in which Keras notes what there is to save."""
+def _restore_attributes(thing: Any) -> Iterator[None]:
+    """Restore an object's attributes, and the content of lists and dicts among them, in which Keras tracks objects."""
     saved = dict(vars(thing))
     with ExitStack() as stack:
         for held in saved.values():
             if hasattr(held, "_storage"):  # TensorFlow's, around a list
-                stack.enter_context(_as_before(held))
-        # Kinds of them that TensorFlow made are proxies, which keep watch over what they stand for.
+                stack.enter_context(_restore_attributes(held))
+        # TensorFlow's own list and dict types are proxies, which check what they stand for.
         plain = [held for held in saved.values() if not type(held).__module__.startswith("tensorflow.")]
         lists = [(held, list(held)) for held in plain if isinstance(held, list)]
         dicts = [(held, dict(held)) for held in plain if isinstance(held, dict)]
@@ -130,11 +132,10 @@ def _as_before(thing: Any) -> Iterator[None]:
                 dict.update(held, values)
 
 
-def _lend_compile(
+def _compile_for_tracing(
     model: Any, request: StepRequest, slots_scope: Callable[[], AbstractContextManager[Any]]
 ) -> tuple[str, ...]:
-    """Give the model an optimizer of its own class whose slots have no values, and a loss if it has none."""
-
+    """Compile the model with an optimizer of its own class whose slots have no values, and a loss if it has none."""
     compiled = model.compiled and model.optimizer is not None
     arguments = compile_arguments(model) if compiled else {"loss": default_loss(model)}
     if request.loss is not None:
@@ -174,11 +175,11 @@ def _unbuilt_copy(optimizer: Any) -> Any:
         found = keras.optimizers.get(optimizer)
         with warnings.catch_warnings(action="ignore"):  # that a function of the user's cannot be saved
             config = found.get_config()
-        rate = getattr(found, "_learning_rate", None)
+        rate = learning_rate_setting(found)
         return type(found).from_config(config | ({"learning_rate": rate} if callable(rate) else {}))
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ModelError(
-            f"The optimizer could not be made anew: {error}. Received: {optimizer!r}.",
+            f"The optimizer could not be copied: {error}. Received: {optimizer!r}.",
             hint="a name or an object of `keras.optimizers`; one of your own class needs a whole `get_config`",
         ) from error
 

@@ -1,11 +1,20 @@
-"""Which of a Keras model's variables a training step changes, and how micro-batches share them."""
+"""The variables that a forward pass in training changes, and a scope that collects such changes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras.src.backend.common import global_state  # no public name leads to variables that wait for their values
+
+from fitroom.keras_model.private import (
+    all_layers,
+    compiled_loss,
+    compiled_metrics,
+    own_trainable_variables,
+    seed_generators,
+    set_uninitialized_variables,
+    uninitialized_variables,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,56 +24,50 @@ class ForwardState:
     Frozen weights are not among them: they are not trainable, but no forward pass touches them.
     """
 
-    moved: tuple[Any, ...]
+    statistics: tuple[Any, ...]
     """Statistics such as BatchNormalization's. Every micro-batch starts from the value before the batch, and the
-    outcomes are averaged by their samples: they move as far as one whole batch would have moved them. Of integers
-    (counters) the last outcome is taken."""
+    outcomes are averaged by their samples: they change by as much as with one whole batch. Of integers (counters) the
+    last outcome is taken."""
 
     seeds: tuple[Any, ...]
-    """Of random generators. They go on from micro-batch to micro-batch, so that no two draw the same mask."""
+    """States of random generators. A micro-batch continues from the last one, so that no two draw the same mask."""
 
 
 def forward_state(model: Any) -> ForwardState:
     """The variables of `model` that a training forward pass may change; metrics apart."""
     seeds, frozen = {}, set()
-    for layer in model._flatten_layers():  # no public name for the layers within layers
-        frozen |= {id(variable) for variable in layer._trainable_variables}
-        for generator in layer._seed_generators:
+    for layer in all_layers(model):
+        frozen |= {id(variable) for variable in own_trainable_variables(layer)}
+        for generator in seed_generators(layer):
             seeds[id(generator.state)] = generator.state
     metrics = {id(variable) for variable in model.metrics_variables}
-    moved = [
+    statistics = [
         variable
         for variable in model.non_trainable_variables
         if id(variable) not in frozen and id(variable) not in seeds and id(variable) not in metrics
     ]
-    return ForwardState(moved=tuple(moved), seeds=tuple(seeds.values()))
+    return ForwardState(statistics=tuple(statistics), seeds=tuple(seeds.values()))
 
 
 def has_batch_statistics(model: Any) -> bool:
     """Whether a layer in training looks at the batch as a whole, as BatchNormalization does."""
-    import keras
-
-    return any(
-        isinstance(layer, keras.layers.BatchNormalization) and layer.trainable for layer in model._flatten_layers()
-    )
+    return any(isinstance(layer, keras.layers.BatchNormalization) and layer.trainable for layer in all_layers(model))
 
 
-def needs_a_batch(model: Any) -> bool:
+def needs_batch_to_build(model: Any) -> bool:
     """Whether Keras's `fit` looks at a batch before the first step, to build the model, its loss or its metrics.
 
     On TensorFlow it builds them while it traces the first step.
     """
-    import keras
-
     if keras.config.backend() == "tensorflow":
         return False
-    trackers = (model._compile_loss, model._compile_metrics)  # no public name for whether they are built
-    is_built = all(layer.built for layer in model._flatten_layers())
+    trackers = (compiled_loss(model), compiled_metrics(model))
+    is_built = all(layer.built for layer in all_layers(model))
     return not is_built or any(tracker is not None and not tracker.built for tracker in trackers)
 
 
-class HeldBack(keras.StatelessScope):  # type: ignore[misc]
-    """A scope in which variables have the values given, or else their own, and keep them whatever layers assign."""
+class IsolatedScope(keras.StatelessScope):  # type: ignore[misc]
+    """A scope in which variables have the values given, or else their own, and assignments are collected, not made."""
 
     def __init__(self, values: Iterable[tuple[Any, Any]] = ()) -> None:
         super().__init__(initialize_variables=False)
@@ -73,7 +76,7 @@ class HeldBack(keras.StatelessScope):  # type: ignore[misc]
         self._changes: dict[int, tuple[Any, Any]] = {}
 
     def add_update(self, update: tuple[Any, Any]) -> None:
-        """Keras tells of an assignment."""
+        """Collect an assignment; called by Keras."""
         super().add_update(update)
         self._changes[id(update[0])] = update
 
@@ -83,11 +86,10 @@ class HeldBack(keras.StatelessScope):  # type: ignore[misc]
         return list(self._changes.values())
 
     def __exit__(self, *error: Any) -> None:
-        """Leave it. A variable that was made within, as the seed of layers that bring none, gets its first value."""
+        """Leave the scope. A variable that was made in it, such as the seed of a layer, gets its first value."""
         super().__exit__(*error)
         made = {key: variable for key, (variable, _) in self._changes.items() if variable._value is None}
         for variable in made.values():
             variable._deferred_initialize()
         if made:
-            waiting = global_state.get_global_attribute("uninitialized_variables")
-            waiting[:] = [variable for variable in waiting if id(variable) not in made]
+            set_uninitialized_variables([each for each in uninitialized_variables() if id(each) not in made])

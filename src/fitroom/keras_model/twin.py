@@ -1,4 +1,4 @@
-"""Models like the user's, without values: in another precision, or for pictures of another size."""
+"""Twins: models like the user's, without values, in another precision or for images of another size."""
 
 import random
 from collections.abc import Iterator
@@ -6,31 +6,29 @@ from contextlib import contextmanager
 from typing import Any
 
 from fitroom.errors import ModelError, message_of
-from fitroom.keras_model.compile_choice import jit_choice, set_choice
+from fitroom.keras_model.jit_choice import jit_choice, set_choice
 from fitroom.keras_model.layers import models_within, precision_of
-
-_WAITING = "uninitialized_variables"
+from fitroom.keras_model.private import compile_config, set_uninitialized_variables, uninitialized_variables
 
 
 @contextmanager
 def without_values() -> Iterator[None]:
     """A scope that makes variables without values: shapes are enough, and cost neither time nor memory.
 
-    Keras would make up for it at the end of its next scope, for all of them at once: the first step of a training.
+    Keras would give all of them values at the end of its next scope, in the first step of a training.
     """
     import keras
-    from keras.src.backend.common import global_state  # no public name leads to variables that wait for their values
 
-    before = list(global_state.get_global_attribute(_WAITING, []))
+    before = uninitialized_variables()
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        global_state.set_global_attribute(_WAITING, before)
+        set_uninitialized_variables(before)
 
 
-_OWN = ("call", "compute_loss", "train_step")
-"""What a model of the user's may bring, and a twin that is made of its inputs and outputs would be without."""
+_METHODS = ("call", "compute_loss", "train_step")
+"""Methods that a model's class may define, and that a twin made of its inputs and outputs would lack."""
 
 
 def twin_in_precision(model: Any, policy: str | None) -> Any:
@@ -50,7 +48,7 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
 
     try:
         twin = _twin(model, clone_function=follow_policy, recursive=True)
-        if any(getattr(type(twin), name) is not getattr(type(model), name) for name in _OWN):
+        if any(getattr(type(twin), name) is not getattr(type(model), name) for name in _METHODS):
             raise TypeError(f"{type(model).__name__} cannot be made of inputs and outputs")
     except Exception as error:
         raise ModelError(
@@ -63,35 +61,38 @@ def twin_in_precision(model: Any, policy: str | None) -> Any:
 
 
 def twin_of_size(model: Any, size: int) -> Any:
-    """A twin for square pictures of another size, with the same weights: a model of one input, without a Flatten."""
+    """A twin for square images of another size, with weights of the same shapes.
+
+    The model must have one input, and no layer whose weights depend on the size, as behind a Flatten.
+    """
     import keras
 
-    pictures = model.inputs[0]
+    images = model.inputs[0]
     try:
-        other = keras.Input((size, size, pictures.shape[-1]), dtype=pictures.dtype, name=pictures.name)
+        other = keras.Input((size, size, images.shape[-1]), dtype=images.dtype, name=images.name)
         twin = _twin(model, input_tensors=other)
     except Exception as error:
-        raise _of_one_size(model, size, message_of(error).strip()) from error
+        raise _make_size_error(model, size, message_of(error).strip()) from error
     if [tuple(each.shape) for each in twin.weights] != [tuple(each.shape) for each in model.weights]:
-        raise _of_one_size(model, size, "its weights would be of other shapes, as behind a Flatten.")
+        raise _make_size_error(model, size, "its weights would be of other shapes, as behind a Flatten.")
     return twin
 
 
 def compile_arguments(model: Any) -> dict[str, Any]:
-    """What the model was compiled with, with metrics of their own: tracing may build them for a batch like ours."""
+    """What the model was compiled with, its metrics copied: tracing may build them for another batch."""
     import keras
 
-    arguments = dict(model._compile_config.config)  # the public `get_compile_config` loses functions of the user's
+    arguments = compile_config(model)
     for name in ("metrics", "weighted_metrics"):
         if arguments[name] is not None:
-            arguments[name] = keras.tree.map_structure(_unbuilt_metric, arguments[name])
+            arguments[name] = keras.tree.map_structure(_copy_metric, arguments[name])
     return arguments
 
 
 def _twin(model: Any, **changes: Any) -> Any:
     import keras
 
-    with _not_compiled(model), without_values(), _seeds_kept():
+    with _mark_uncompiled(model), without_values(), _keep_random_state():
         twin = keras.models.clone_model(model, **changes)
     if model.compiled:
         compile_like(model, twin, **compile_arguments(model))
@@ -99,18 +100,18 @@ def _twin(model: Any, **changes: Any) -> Any:
 
 
 def compile_like(model: Any, other: Any, **arguments: Any) -> None:
-    """Compile a model on the user's behalf: whether it is jitted is what was asked for `model`, be they the same."""
+    """Compile `other` on the user's behalf, jitted as `model` was asked to be; the two may be the same."""
     import keras
 
     choice = jit_choice(model)
-    # Keras's own, whatever the model's class makes of `compile`: its other attributes are there already.
+    # Keras's own `compile`, not that of the model's class: what that would set is there already.
     keras.Model.compile(other, **arguments)
     set_choice(other, choice)
 
 
 @contextmanager
-def _seeds_kept() -> Iterator[None]:
-    """Initialisers that are made anew draw their seeds from Python's random numbers."""
+def _keep_random_state() -> Iterator[None]:
+    """Restore Python's random state, from which initialisers that are made again draw their seeds."""
     before = random.getstate()
     try:
         yield
@@ -119,8 +120,8 @@ def _seeds_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _not_compiled(model: Any) -> Iterator[None]:
-    """Let Keras clone the model, and those nested in it, without making their optimizers anew, values and all."""
+def _mark_uncompiled(model: Any) -> Iterator[None]:
+    """Let Keras clone the model, and those nested in it, without copying their optimizers and their values."""
     import keras
 
     compiled = [found for found in (model, *models_within(model)) if isinstance(found, keras.Model) and found.compiled]
@@ -133,14 +134,14 @@ def _not_compiled(model: Any) -> Iterator[None]:
             found.compiled = True
 
 
-def _unbuilt_metric(metric: Any) -> Any:
+def _copy_metric(metric: Any) -> Any:
     import keras
 
     return type(metric).from_config(metric.get_config()) if isinstance(metric, keras.Metric) else metric
 
 
-def _of_one_size(model: Any, size: int, why: str) -> ModelError:
+def _make_size_error(model: Any, size: int, why: str) -> ModelError:
     return ModelError(
-        f"The model {model.name!r} cannot be had for pictures of {size} x {size}: {why}",
+        f"The model {model.name!r} cannot be built for images of {size} x {size}: {why}",
         hint="write a function of `image_size` that builds it: `def make_model(image_size):`, as file.py:make_model",
     )

@@ -1,1 +1,1 @@
-"""What a training step takes: timelines, models of allocators, and the estimate as a value."""
+"""The memory of a training step: timelines, models of allocators, estimates, and the cache of estimates."""

@@ -1,8 +1,8 @@
-"""Results kept on disk, found again by content.
+"""A cache of results on disk, addressed by content.
 
 A key is a digest of everything that decides the result, so an entry never grows stale: another program, card or
-version is another key. An entry is written beside and renamed, and says which key it is of; one that cannot be read, or
-is another's, is as if it were not there. All of them together stay below a size: what was not used for longest goes.
+version is another key. An entry is written beside and renamed, and names its key; one that cannot be read, or names
+another key, counts as missing. All entries together stay below a size: the least recently used are removed.
 """
 
 import gzip
@@ -23,9 +23,9 @@ LARGEST_BYTES = 256 * 1024**2
 """Of all entries; one has some ten KiB."""
 
 _LARGEST_ENTRY_BYTES = 64 * 1024**2
-_SUFFIX, _LEFT = ".json.gz", ".tmp"
+_SUFFIX, _TEMPORARY_SUFFIX = ".json.gz", ".tmp"
 _OLD_SECONDS = 3600
-"""After which nobody is writing a file any more."""
+"""The age from which a temporary file is taken for one that a killed process left."""
 
 
 def digest(*parts: str | bytes) -> str:
@@ -42,7 +42,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 def load(key: str) -> Any:
-    """What was kept under the key, or None."""
+    """The value stored under the key, or None."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -59,7 +59,7 @@ def load(key: str) -> Any:
 
 
 def store(key: str, value: Any) -> None:
-    """Keep a value. A cache that cannot be written is no reason to lose the result, and nothing is left of the try."""
+    """Store a value. Where the cache cannot be written nothing happens: the caller has the result."""
     folder = cache_folder()
     if folder is None:
         return
@@ -68,7 +68,7 @@ def store(key: str, value: Any) -> None:
         packed = gzip.compress(json.dumps({"key": key, "value": value}).encode(), compresslevel=3)
         folder.mkdir(parents=True, exist_ok=True)
         _make_room(folder, len(packed))
-        handle, beside = tempfile.mkstemp(dir=folder, suffix=_LEFT)
+        handle, beside = tempfile.mkstemp(dir=folder, suffix=_TEMPORARY_SUFFIX)
         with os.fdopen(handle, "wb") as file:
             file.write(packed)
         os.replace(beside, folder / (key + _SUFFIX))
@@ -79,14 +79,14 @@ def store(key: str, value: Any) -> None:
 
 
 def _make_room(folder: Path, needed_bytes: int) -> None:
-    """Remove the entries that were not used for longest, until one more fits; and what a kill left."""
+    """Remove the least recently used entries until one more fits, and the temporary files of killed processes."""
     entries = []
     for entry in os.scandir(folder):
         with suppress(OSError):
             if entry.name.endswith(_SUFFIX):
                 known = entry.stat(follow_symlinks=False)
                 entries.append((known.st_mtime, known.st_size, entry.path))
-            elif entry.name.endswith(_LEFT) and time.time() - entry.stat().st_mtime > _OLD_SECONDS:
+            elif entry.name.endswith(_TEMPORARY_SUFFIX) and time.time() - entry.stat().st_mtime > _OLD_SECONDS:
                 os.unlink(entry.path)
     taken_bytes = needed_bytes + sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):

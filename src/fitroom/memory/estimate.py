@@ -9,8 +9,8 @@ from fitroom.memory.timeline import KINDS, PHASES, Kind, Phase, Timeline
 from fitroom.recipe import Recipe
 
 Method = Literal["compiled", "traced", "measured"]
-"""compiled: the framework's own compiler laid out the step for the card. traced: lifetimes followed by us.
-measured: run on the card."""
+"""compiled: the framework's own compiler laid out the step for the card. traced: lifetimes of tensors followed without
+running the step. measured: run on the card."""
 
 
 @dataclass(frozen=True, kw_only=True)

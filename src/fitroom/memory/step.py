@@ -11,8 +11,8 @@ from fitroom.recipe import Recipe
 from fitroom.units import format_bytes
 
 NO_LIMIT_BYTES = 2**44
-"""A limit that is none. Under one XLA recomputes by itself to come below it: slower than it seems, and not always below
-it on the card. So plans estimate steps without one: what comes below the budget as it is stays as it is."""
+"""A limit that no step reaches. Under a limit XLA recomputes by itself to come below it, which is slower and not always
+below it on the card. So plans estimate steps without a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class StepRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class TracedStep:
-    """The memory of one step as a backend found it."""
+    """The memory of one step, as a backend predicted or measured it."""
 
     timeline: Timeline
     required_bytes: int

@@ -81,15 +81,15 @@ class Timeline:
         return Timeline(buffers=(*self.buffers, unexplained), moments=self.moments)
 
     def followed_by(self, other: "Timeline") -> "Timeline":
-        """One after the other, as if they were one step. What is there in both stands in each."""
+        """Join two timelines, one after the other, as if they were one step. Buffers that live in both are in each."""
         later = len(self.moments)
         shifted = (replace(buffer, first=buffer.first + later, last=buffer.last + later) for buffer in other.buffers)
         return Timeline(buffers=(*self.buffers, *shifted), moments=(*self.moments, *other.moments))
 
-    def condensed(self) -> "Timeline":
-        """One moment a phase, with the same peaks: what `by_kind`, `by_layer` and `by_phase` say stays, in little room.
+    def condense(self) -> "Timeline":
+        """Reduce it to one moment a phase, with the same peaks, `by_kind`, `by_layer` and `by_phase`.
 
-        Of the phases that do not hold the peak only the sizes are kept.
+        Of the phases without the peak only the sizes remain.
         """
         phase = self.moments[self.peak_moment].phase
         split: Counter[tuple[Kind, str | None]] = Counter()

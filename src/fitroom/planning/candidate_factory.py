@@ -9,7 +9,7 @@ from fitroom.keras_model.recompute import resident_bytes
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.remat_choices import RematChoices
 from fitroom.planning.variant import Variant
-from fitroom.remat.cover import Cover
+from fitroom.remat.segmentation import Segmentation
 from fitroom.remat.shapes import num_bytes
 
 SecondsOfStep = Callable[..., float]
@@ -91,7 +91,7 @@ class CandidateFactory:
             return self.plain(micro_batch)
         return self._make(micro_batch, self.remat_choices.tightest)
 
-    def _make(self, micro_batch: int, cover: Cover | None) -> Candidate:
+    def _make(self, micro_batch: int, cover: Segmentation | None) -> Candidate:
         return Candidate(
             variant=self.variant,
             batch_size=self.batch_size,
@@ -110,7 +110,7 @@ class CandidateFactory:
             found += (_SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
         return max(found, self.weights_bytes) + (self.weights_bytes if micro_batch < self.batch_size else 0)
 
-    def _predict_seconds(self, micro_batch: int, cover: Cover | None) -> float:
+    def _predict_seconds(self, micro_batch: int, cover: Segmentation | None) -> float:
         if self.seconds is None:  # these put candidates in order and mean nothing else
             halved = 0.6 if self.variant.precision != "float32" else 1.0
             return halved + 0.1 * -(-self.batch_size // micro_batch)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from fitroom.planning.option import Change
 from fitroom.planning.variant import Variant
 from fitroom.recipe import Effect, Recipe, Remat
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ def plan_for_cards(
 ) -> list[CardPlan]:
     """Return one answer for each card, those with the least memory first."""
     from fitroom.backends.choose import current_backend
-    from fitroom.keras_model.symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
 
     backend = current_backend().name
     with symbolic_calls():

@@ -55,8 +55,8 @@ def max_batch(
         >>> fitroom.max_batch(model, budget="16GiB").plain  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
+    from fitroom.keras_model.input_batch import symbolic_calls
     from fitroom.keras_model.layers import precision_of
-    from fitroom.keras_model.symbolic import symbolic_calls
     from fitroom.planning.largest_batch import LargestBatch  # it brings NumPy
     from fitroom.planning.target import choose_target
     from fitroom.planning.variant import Variant

@@ -71,7 +71,7 @@ def plan(
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.keras_model.symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
     from fitroom.planning.planner import Planner
     from fitroom.planning.target import choose_target
 

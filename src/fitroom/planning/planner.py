@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.budget import Budget
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.estimate import estimate
-from fitroom.keras_model.freezing import frozen_first
+from fitroom.keras_model.freezing import freeze_temporarily
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.step import NO_LIMIT_BYTES
 from fitroom.planning.candidate_factory import CandidateFactory
@@ -96,7 +96,7 @@ class Planner:
         model, key = self._stages.model_at(variant.image_size), (variant.precision, variant.image_size)
         if key not in self._remat_choices:
             self._remat_choices[key] = RematChoices.of_model(model, variant.precision)
-        with frozen_first(model, variant.frozen_layers):
+        with freeze_temporarily(model, variant.frozen_layers):
             step_time = StepTime.of_model(model, backend=self._backend, card=target.card)
             sizes = CandidateFactory.bytes_of(model, self._request.batch_size)
         return CandidateFactory(
@@ -143,7 +143,7 @@ class Planner:
         frontier = tuple(self._make_option(search, one) for one in search.find_frontier(chosen))
         found = search.estimates[candidate.key]
         model = self._stages.model_at(candidate.variant.image_size)
-        with frozen_first(model, candidate.variant.frozen_layers):
+        with freeze_temporarily(model, candidate.variant.frozen_layers):
             digest = model_digest(model)
         return Plan(
             recipe=candidate.recipe,

@@ -5,9 +5,9 @@ from typing import Any
 
 from fitroom.keras_model.precision import in_precision
 from fitroom.recipe import Remat
-from fitroom.remat.choice import Choice
-from fitroom.remat.cover import Cover, cover_of
+from fitroom.remat.chooser import SegmentChooser
 from fitroom.remat.graph import functional_of
+from fitroom.remat.segmentation import Segmentation, make_segmentation
 
 _STEP = 1.01
 """Budgets that differ by a smaller factor share one search, because their results hardly differ."""
@@ -16,9 +16,9 @@ _STEP = 1.01
 class RematChoices:
     """The choices of remat segments of one model in one precision, each with its peak and its operations."""
 
-    def __init__(self, choice: Choice) -> None:
-        self._choice = choice
-        self._within: dict[int, Cover | None] = {}
+    def __init__(self, choice: SegmentChooser) -> None:
+        self._chooser = choice
+        self._within: dict[int, Segmentation | None] = {}
 
     @classmethod
     def of_model(cls, model: Any, precision: str) -> "RematChoices | None":
@@ -26,27 +26,27 @@ class RematChoices:
         if functional_of(model) is None:
             return None
         with in_precision(model, precision):
-            choice = Choice.of_model(model)
+            choice = SegmentChooser.of_model(model)
             _ = choice.chain  # its sizes are those of this precision
         return cls(choice)
 
     @cached_property
-    def none(self) -> Cover:
+    def none(self) -> Segmentation:
         """The choice that recomputes nothing."""
-        return cover_of(self._choice.chain, ())
+        return make_segmentation(self._chooser.chain, ())
 
     @cached_property
-    def blocks(self) -> Cover:
+    def blocks(self) -> Segmentation:
         """The segments that `remat="blocks"` stands for."""
-        return self._choice.cover("blocks")
+        return self._chooser.choose("blocks")
 
     @cached_property
-    def tightest(self) -> Cover:
+    def tightest(self) -> Segmentation:
         """The segments with the smallest peak of all."""
-        search = self._choice.search
-        return cover_of(self._choice.chain, search.cheapest(search.smallest_peak_bytes) or ())
+        search = self._chooser.search
+        return make_segmentation(self._chooser.chain, search.cheapest(search.smallest_peak_bytes) or ())
 
-    def within(self, sample_bytes: int) -> Cover | None:
+    def within(self, sample_bytes: int) -> Segmentation | None:
         """The segments that recompute least within so many bytes a sample; None where none are small enough."""
         if sample_bytes < self.tightest.peak_bytes:
             return None
@@ -54,10 +54,10 @@ class RematChoices:
         while self.tightest.peak_bytes * _STEP ** (step + 1) <= sample_bytes:
             step += 1
         if step not in self._within:
-            segments = self._choice.search.cheapest(int(self.tightest.peak_bytes * _STEP**step))
-            self._within[step] = None if segments is None else cover_of(self._choice.chain, segments)
+            segments = self._chooser.search.cheapest(int(self.tightest.peak_bytes * _STEP**step))
+            self._within[step] = None if segments is None else make_segmentation(self._chooser.chain, segments)
         return self._within[step]
 
-    def named(self, cover: Cover) -> Remat | str:
+    def named(self, cover: Segmentation) -> Remat | str:
         """The `remat` of a recipe that recomputes these segments."""
-        return self._choice.named(cover) if cover.segments else "none"
+        return self._chooser.to_remat(cover) if cover.segments else "none"

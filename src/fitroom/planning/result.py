@@ -80,7 +80,7 @@ class Plan(RichDisplay):
             "reserve_bytes": self.reserve_bytes,
             "free_bytes": self.free_bytes,
             "recipe": recipe | {"remat": "none"} | self.recipe.to_dict(),
-            "estimate": self.estimate.to_dict() | {"timeline": self.estimate.timeline.condensed().to_dict()},
+            "estimate": self.estimate.to_dict() | {"timeline": self.estimate.timeline.condense().to_dict()},
             "speed": self.speed.to_dict() if self.speed else None,
             "changes": [change.to_dict() for change in self.changes],
             "frontier": [option.to_dict() for option in self.frontier],

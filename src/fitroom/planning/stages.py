@@ -6,8 +6,8 @@ from typing import Any
 
 from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError, ModelError
-from fitroom.keras_model.compile_choice import jit_choice
 from fitroom.keras_model.freezing import layers_with_weights, num_frozen
+from fitroom.keras_model.jit_choice import jit_choice
 from fitroom.keras_model.layers import can_be_jitted
 from fitroom.planning.request import AUTO, PlanRequest
 from fitroom.planning.variant import FROZEN_SHARES, LEAN_OPTIMIZERS, Variant

@@ -7,7 +7,7 @@ import numpy as np
 
 from fitroom.errors import InputError
 from fitroom.keras_model.fingerprint import stable_path
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 
 _GROUPS = ("model", "optimizer", "metrics")
 _HELPER, _TRAINED = "helper{}", "helper{}_trains"
@@ -22,7 +22,7 @@ def capture_state(model: Any) -> dict[str, Any]:
     """
     found = {name: _copy_value(variable) for name, variable in _variables(model).items()}
     places = {id(variable): place for place, variable in enumerate(model.variables)}
-    for number, helper in enumerate(helpers_of(model)):
+    for number, helper in enumerate(extra_optimizers(model)):
         trained = [places.get(id(each)) for each in helper._trainable_variables]
         if helper.built and None not in trained:
             found[_TRAINED.format(number)] = np.array(trained, "int64")
@@ -38,7 +38,7 @@ def restore_state(model: Any, arrays: Mapping[str, Any]) -> None:
     """
     variables = _variables(model)
     _check_same(variables, _select_groups(arrays, _GROUPS))
-    for number, helper in enumerate(helpers_of(model)):
+    for number, helper in enumerate(extra_optimizers(model)):
         trained = arrays.get(_TRAINED.format(number))
         if trained is None:
             continue

@@ -11,7 +11,7 @@ from typing import Any
 from fitroom.batch import Batch
 from fitroom.errors import InputError
 from fitroom.inputs import Source, source_of
-from fitroom.keras_model.state import needs_a_batch
+from fitroom.keras_model.state import needs_batch_to_build
 from fitroom.recipe import Recipe
 from fitroom.train.keras_settings import callback_list, limit_steps
 from fitroom.train.logs import as_floats
@@ -39,7 +39,7 @@ def evaluate(
     """Evaluate a compiled model on some data. Returns the loss and the metrics as `model.evaluate` does."""
     check_model(model)
     source = _source_of(model, x, y, sample_weight, batch_size=batch_size, steps=steps)
-    if needs_a_batch(model):
+    if needs_batch_to_build(model):
         source.look()
     known = callback_list(callbacks, model, verbose=verbose, steps=steps or source.num_batches)
     logs = evaluate_batches(model, source, _cached_transaction(model), known)

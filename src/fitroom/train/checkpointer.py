@@ -15,7 +15,7 @@ from fitroom.files.field_types import check_fields
 from fitroom.files.values import decode, encode
 from fitroom.inputs import Source, randomness
 from fitroom.inputs.prefetch import PrefetchedBatch
-from fitroom.keras_model.loading.keras_archive import damage_of
+from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.runs.callbacks import CallbackStates
 from fitroom.runs.capture import capture_state, restore_state
 from fitroom.runs.checkpoint import Checkpoint, Found, read_latest

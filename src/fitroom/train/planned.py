@@ -133,9 +133,9 @@ def _check_segments(recipes: tuple[Recipe, ...], model: Any) -> None:
     """Raise now for segments that the model lacks, rather than when memory has run out."""
     named = [recipe.remat for recipe in recipes if isinstance(recipe.remat, Remat)]
     if named:
-        from fitroom.remat.choice import named_segments
+        from fitroom.remat.chooser import find_segments
         from fitroom.remat.graph import layer_graph
 
         graph = layer_graph(model)
         for remat in named:
-            named_segments(graph, remat)
+            find_segments(graph, remat)

@@ -14,9 +14,9 @@ from fitroom.events import Events
 from fitroom.input_sizes import InputShape
 from fitroom.inputs import Source, orders_batches, source_of, split_validation, unpack
 from fitroom.inputs.arrays import ArraySource
-from fitroom.keras_model.input_batch import open_note
+from fitroom.keras_model.input_batch import describe_open_dimensions
 from fitroom.keras_model.precision import in_precision
-from fitroom.keras_model.state import has_batch_statistics, needs_a_batch
+from fitroom.keras_model.state import has_batch_statistics, needs_batch_to_build
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
@@ -101,7 +101,7 @@ class Training:
             run = None if self.run_dir is None else stack.enter_context(self._open_run_folder(self.run_dir, events))
             seed = _seed_of(self.seed, run, shuffles=bool(self.data.shuffle) and orders_batches(self.data.x))
             source, validation = self.data.sources(seed, self.model.steps_per_execution)
-            if needs_a_batch(self.model):
+            if needs_batch_to_build(self.model):
                 source.look()
             plan = self._plan(source, run)
             recipes = self._recipes(plan, source)
@@ -139,7 +139,7 @@ class Training:
                     if plan and self.budget is not None:
                         events.tell("plan", plan.why)
                         if self.input_shape is None and not isinstance(source, ArraySource):
-                            for note in open_note(self.model, self._input_shape(source.peek())):
+                            for note in describe_open_dimensions(self.model, self._input_shape(source.peek())):
                                 events.tell("plan", note + " Where samples may be larger, give `input_shape`.")
                     Loop(
                         model=self.model,

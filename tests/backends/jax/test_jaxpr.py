@@ -10,7 +10,7 @@ from keras import layers
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR, timeline_of_jaxpr
 from fitroom.backends.jax.trace.step import predict_step, training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +43,7 @@ def dense():
 def facts(make, batch_size, *, fused, training=True, optimizer="adam"):
     model = make()
     request = StepRequest(batch_size=batch_size, card=find_card("T4"), optimizer=optimizer, training=training)
-    with prepared(model, request) as ready:
+    with prepare_model(model, request) as ready:
         step = training_step(ready) if training else predict_step(ready)
     timeline = timeline_of_jaxpr(step, fused=fused)
     return {

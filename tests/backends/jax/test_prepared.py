@@ -11,7 +11,7 @@ import fitroom
 from fitroom import FitroomError, ModelError, Recipe
 from fitroom.backends.jax.trace.step import training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from sample_models import SIZE, classifier
 
@@ -41,7 +41,7 @@ def request(**arguments) -> StepRequest:
 
 def targets(model: keras.Model) -> tuple:
     """The likeliest targets."""
-    with prepared(model, request()) as ready:
+    with prepare_model(model, request()) as ready:
         return ready.y_candidates[0]
 
 
@@ -194,7 +194,7 @@ def test_a_loss_function_of_the_users_own_gets_targets_that_it_takes():
         return keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
 
     for loss, shape in ((takes_class_numbers, (BATCH,)), (takes_vectors, (BATCH, 10))):
-        with prepared(classifier(loss=loss), request()) as ready:
+        with prepare_model(classifier(loss=loss), request()) as ready:
             _, (_, y) = training_step(ready).specs
         assert y.shape == shape
 
@@ -350,7 +350,7 @@ def test_a_compile_of_the_users_own_is_left_alone(estimate):
 
 
 def test_an_image_size_for_a_model_of_numbers_is_refused(estimate):
-    with pytest.raises(ModelError, match="takes no pictures"):
+    with pytest.raises(ModelError, match="takes no images"):
         estimate(wide(), recipe=Recipe(image_size=32))
 
 
@@ -370,7 +370,7 @@ def test_a_nested_model_that_was_compiled_can_be_put_into_another_precision():
     inner = classifier(metrics=["accuracy"])
     inputs = keras.Input((SIZE, SIZE, 3))
     model = keras.Model(inputs, layers.Dense(2, name="new_head")(inner(inputs)))
-    with prepared(model, request(recipe=Recipe(precision="mixed_bfloat16"))) as ready:
+    with prepare_model(model, request(recipe=Recipe(precision="mixed_bfloat16"))) as ready:
         assert ready.model.get_layer("classifier").get_layer("conv").compute_dtype == "bfloat16"
     assert inner.compiled
 
@@ -455,7 +455,7 @@ def test_precision_by_recipe_leaves_a_layer_that_was_set_apart():
     x = layers.Conv2D(8, 3)(inputs)
     x = layers.Activation("softmax", dtype="float64", name="apart")(x)
     model = keras.Model(inputs, x)
-    with prepared(model, request(recipe=Recipe(precision="mixed_bfloat16"))) as ready:
+    with prepare_model(model, request(recipe=Recipe(precision="mixed_bfloat16"))) as ready:
         twin = ready.model
         assert twin is not model
         assert twin.get_layer("apart").compute_dtype == "float64"
@@ -477,6 +477,6 @@ def test_loss_scaling_is_part_of_a_step_in_mixed_float16(estimate):
 
 def test_an_estimate_in_another_precision_still_scales_the_loss():
     model = classifier(optimizer="sgd")
-    with prepared(model, request(recipe=Recipe(precision="mixed_float16"))) as ready:
+    with prepare_model(model, request(recipe=Recipe(precision="mixed_float16"))) as ready:
         assert isinstance(ready.model.optimizer, keras.optimizers.LossScaleOptimizer)
     assert isinstance(model.optimizer, keras.optimizers.SGD)

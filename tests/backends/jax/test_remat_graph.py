@@ -15,14 +15,14 @@ from fitroom.keras_model.loading.source import ModelSource, load_model
 from fitroom.keras_model.recompute import resident_bytes
 from fitroom.memory.step import StepRequest
 from fitroom.recipe import Remat
-from fitroom.remat.choice import Choice
-from fitroom.remat.outline import outline_of
+from fitroom.remat.chooser import SegmentChooser
+from fitroom.remat.table import make_segment_table
 from fitroom.report.segments.figure import draw_segments
 from remat_cases import CASES, block, classifier
 
 
 def names(model):
-    return [call.name for call in Choice.of_model(model).graph.calls]
+    return [call.name for call in SegmentChooser.of_model(model).graph.calls]
 
 
 def test_models_within_models_are_opened_and_branches_run_one_after_the_other():
@@ -46,21 +46,21 @@ def test_a_model_that_is_called_twice_stays_whole_and_its_calls_have_names_of_th
     ("name", "at_least"), [("xception", 2.2), ("densenet121", 4), ("inceptionv3", 2.2), ("nasnetmobile", 4)]
 )
 def test_blocks_of_ready_made_models_take_a_fraction_of_the_memory(name, at_least):
-    choice = Choice.of_model(load_model(ModelSource(text=name)))
-    cover = choice.cover("blocks")
+    choice = SegmentChooser.of_model(load_model(ModelSource(text=name)))
+    cover = choice.choose("blocks")
     assert choice.chain.plain_peak_bytes > at_least * cover.peak_bytes
     assert cover.operations < 0.75 * choice.chain.operations.sum()
-    outline = outline_of(choice, cover, model=name, precision="float32", num_samples=2)
+    outline = make_segment_table(choice, cover, model=name, precision="float32", num_samples=2)
     assert outline.peak_bytes == max(stretch.backward_bytes for stretch in outline.stretches)
     assert sum(stretch.num_calls for stretch in outline.stretches) == len(choice.graph.calls)
-    assert choice.cover(Remat(segments=outline.to_dict()["segments"])) == cover
+    assert choice.choose(Remat(segments=outline.to_dict()["segments"])) == cover
     # What has few single tensors to cut at is cut through several.
     assert name != "nasnetmobile" or any(len(stretch.leaving) > 1 for stretch in outline.stretches)
     assert draw_segments(choice.graph, outline).count("<circle") == len(choice.graph.calls)
 
 
 def test_xception_takes_as_many_operations_and_bytes_as_is_known_of_it():
-    chain = Choice.of_model(load_model(ModelSource(text="xception"))).chain
+    chain = SegmentChooser.of_model(load_model(ModelSource(text="xception"))).chain
     assert 8.2e9 < chain.operations.sum() / 2 < 9.2e9  # multiplications with an addition each, at 299 pixels
     # XLA lays 15,262,428,488 bytes out for 64 pictures.
     assert chain.plain_peak_bytes * 64 == pytest.approx(15_262_428_488, rel=0.02)
@@ -88,7 +88,7 @@ def test_an_estimate_says_what_remat_saves_and_fit_keeps_to_a_budget_as_it_does(
     assert blocks.required_bytes < within.required_bytes <= budget
     assert within.recipe.remat.segments
     assert estimated(model, within.recipe.remat).peak_bytes == within.peak_bytes
-    assert "computed again in the backward pass" in " ".join(within.notes)
+    assert "recomputed in the backward pass" in " ".join(within.notes)
     x, y = np.zeros((64, 32, 32, 3), "float32"), np.zeros(64, "int32")
     recipe = fitroom.Recipe(remat=fitroom.Remat(budget=budget))
     fitroom.fit(model, x, y, batch_size=64, recipe=recipe, run_dir=tmp_path / "run", verbose=0)
@@ -100,25 +100,28 @@ def test_an_estimate_says_what_remat_saves_and_fit_keeps_to_a_budget_as_it_does(
 
 def test_the_layer_of_an_open_model_is_cut_for_a_usual_size():
     model = deep(size=None)
-    assert Choice.of_model(model).cover("blocks").peak_bytes > Choice.of_model(deep()).cover("blocks").peak_bytes
+    assert (
+        SegmentChooser.of_model(model).choose("blocks").peak_bytes
+        > SegmentChooser.of_model(deep()).choose("blocks").peak_bytes
+    )
 
 
 def test_precision_halves_what_is_kept():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        half = Choice.of_model(deep()).chain.needed_before[-1]
+        half = SegmentChooser.of_model(deep()).chain.needed_before[-1]
     finally:
         keras.config.set_dtype_policy("float32")
-    assert half < 0.55 * Choice.of_model(deep()).chain.needed_before[-1]
+    assert half < 0.55 * SegmentChooser.of_model(deep()).chain.needed_before[-1]
     assert layers.Dense(1).compute_dtype == "float32"
 
 
 def test_a_budget_is_used_up_where_a_framework_takes_more_than_the_search_counts_on():
     model = load_model(ModelSource(text="resnet50"))
-    choice, resident = Choice.of_model(model), resident_bytes(model, 64)
+    choice, resident = SegmentChooser.of_model(model), resident_bytes(model, 64)
 
     def counted_bytes(remat):
-        return 64 * choice.cover(remat, 64, resident).peak_bytes + resident
+        return 64 * choice.choose(remat, 64, resident).peak_bytes + resident
 
     def with_more_beside(model, request):
         return SimpleNamespace(required_bytes=counted_bytes(request.recipe.remat) + 3 * counted_bytes("none") // 10)

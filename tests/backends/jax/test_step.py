@@ -30,7 +30,7 @@ from fitroom.backends.signals import defer_signals
 from fitroom.batch import Batch, micro_batch_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from step_cases import FIRST, LATER, compiled, dense, dense_batch, mean_of_each, state_of, tagger
 from step_comparison import assert_close, assert_identical
@@ -683,7 +683,7 @@ def test_own_losses_and_masks_are_estimated_without_data():
 def test_an_estimate_is_of_the_very_program_that_is_trained_with():
     model = with_everything()
     request = StepRequest(batch_size=FIRST, card=find_card("T4"), recipe=Recipe(micro_batch=7))
-    with prepared(model, request) as ready:
+    with prepare_model(model, request) as ready:
         estimated = training_step(ready, micro_batch_sizes(FIRST, 7))
         program = str(estimated.jitted.trace(*estimated.specs).jaxpr)
     stepper, batch = stepper_of(model), dense_batch(FIRST).map(jax.device_put)

@@ -16,7 +16,7 @@ from fitroom.backends.tensorflow.train import pinned as pinned_module
 from fitroom.backends.tensorflow.train import transfer as feed_module
 from fitroom.backends.tensorflow.train.host import as_tensors
 from fitroom.backends.tensorflow.train.pinned import PinnedMemory, card_in_use
-from fitroom.backends.tensorflow.train.transfer import Feed
+from fitroom.backends.tensorflow.train.transfer import Transfer
 from fitroom.batch import Batch
 
 HOST, CARD = "CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"
@@ -35,14 +35,14 @@ def devices_of(batch):
 def taken(monkeypatch):
     """Where each part was when it was taken."""
     devices = []
-    take = Feed.take
+    take = Transfer.take
 
     def noted(self, batch, number, part):
         found = take(self, batch, number, part)
         devices.extend(devices_of(as_tensors(found)))
         return found
 
-    monkeypatch.setattr(Feed, "take", noted)
+    monkeypatch.setattr(Transfer, "take", noted)
     return devices
 
 
@@ -73,7 +73,7 @@ def test_in_graph_mode_pictures_come_from_the_card_and_the_result_is_the_same(ta
 
 
 def test_in_graph_mode_whole_numbers_of_32_bits_stay_on_the_host():
-    feed, batch = Feed(CARD, is_jitted=False), batch_of(8)
+    feed, batch = Transfer(CARD, is_jitted=False), batch_of(8)
     feed.start(batch, 0, batch)
     copied = feed.take(batch, 0, batch)
     assert copied.x.device == CARD
@@ -129,12 +129,12 @@ def test_a_training_that_stops_early_leaves_nothing_on_the_card():
         fitroom.fit(model, batch.x, np.zeros((40, 5), "float32"), batch_size=8, verbose=0, callbacks=[Stop()])
     [stepper] = [each for each in vars(model)["_fitroom_steppers"].values() if each.holds]
     assert int(model.optimizer.iterations) == 2
-    assert stepper._feed._copy is None
-    assert stepper._feed.coming.next_after(batch) is None
+    assert stepper._transfer._copy is None
+    assert stepper._transfer.queue.next_after(batch) is None
 
 
 def test_what_was_started_is_taken_once_and_nothing_else_is():
-    feed, batch, other = Feed(CARD), batch_of(8), batch_of(8)
+    feed, batch, other = Transfer(CARD), batch_of(8), batch_of(8)
     feed.start(batch, 1, batch)
     copied = feed.take(batch, 1, batch)
     assert devices_of(copied) == {CARD}
@@ -151,7 +151,7 @@ def test_any_kind_of_number_is_copied_as_it_is(dtype):
     values = tf.cast([0, 1, 7], dtype)
     with tf.device(HOST):
         batch = Batch(x=tf.cast([[0.0], [1.5], [7.0]], "float32"), y=values)
-    feed = Feed(CARD)
+    feed = Transfer(CARD)
     feed.start(batch, 0, batch)
     copied = feed.take(batch, 0, batch)
     assert devices_of(copied) == {CARD}
@@ -162,15 +162,15 @@ def test_any_kind_of_number_is_copied_as_it_is(dtype):
 def test_while_an_array_is_on_its_way_others_run_and_begin_theirs(monkeypatch):
     """The copy waits here for what it would wait for on a card: work that was given before. That is planted."""
     begun, go_on = [], threading.Event()
-    copied = feed_module._copied
+    copied = feed_module._copy
 
     def slowly(tensor, device):
         begun.append(tensor.dtype)
         go_on.wait(20)
         return copied(tensor, device)
 
-    monkeypatch.setattr(feed_module, "_copied", slowly)
-    feed, batch = Feed(CARD), batch_of(4)
+    monkeypatch.setattr(feed_module, "_copy", slowly)
+    feed, batch = Transfer(CARD), batch_of(4)
     feed.start(batch, 0, batch)
     until = time.monotonic() + 10
     while len(begun) < 2 and time.monotonic() < until:
@@ -181,18 +181,18 @@ def test_while_an_array_is_on_its_way_others_run_and_begin_theirs(monkeypatch):
 
 
 def test_numbers_are_copied_once():
-    feed = Feed(CARD)
+    feed = Transfer(CARD)
     number = feed.number(np.int32(256))
     assert number.device == CARD
     assert number.dtype == tf.int32
     assert feed.number(np.int32(256)) is number
     assert feed.number(np.float32(256)).dtype == tf.float32
-    assert Feed(None).number(7) == 7
+    assert Transfer(None).number(7) == 7
 
 
 def test_what_only_the_host_can_hold_stays_there():
     words = Batch(x=tf.constant(["a", "b"]), y=tf.constant([0, 1]))
-    feed = Feed(CARD)
+    feed = Transfer(CARD)
     feed.start(words, 0, words)
     assert feed.take(words, 0, words) is words
     assert feed.beside(words) is None
@@ -204,8 +204,8 @@ def test_a_copy_that_runs_out_of_memory_leaves_the_part_on_the_host(monkeypatch)
     def out_of_memory(*_):
         raise tf.errors.ResourceExhaustedError(None, None, "no room")
 
-    monkeypatch.setattr(feed_module, "_copied", out_of_memory)
-    feed, batch = Feed(CARD), batch_of(4)
+    monkeypatch.setattr(feed_module, "_copy", out_of_memory)
+    feed, batch = Transfer(CARD), batch_of(4)
     feed.start(batch, 0, batch)
     assert feed.take(batch, 0, batch) is batch
 
@@ -244,7 +244,7 @@ def test_without_pinned_memory_batches_wait_as_they_are(monkeypatch):
     def none_left(num_bytes):
         raise MemoryError
 
-    feed, batch = Feed(CARD, PinnedMemory(none_left)), batch_of(8)
+    feed, batch = Transfer(CARD, PinnedMemory(none_left)), batch_of(8)
     np.testing.assert_array_equal(feed.expect(batch).x, batch.x)
     monkeypatch.setattr(pinned_module, "_MOST_BYTES", 1000)
     memory = PinnedMemory(PlainMemory)

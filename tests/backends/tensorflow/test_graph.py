@@ -12,12 +12,12 @@ import fitroom
 from fitroom import Recipe
 from fitroom.backends.tensorflow.device import release
 from fitroom.backends.tensorflow.pool import default_limit_bytes
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
-from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
+from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.program import program_of
 from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from sample_models import SIZE, classifier
 
@@ -42,8 +42,8 @@ def estimate(model: keras.Model, batch_size: int = BATCH, **arguments) -> fitroo
 
 def program(model: keras.Model, *, card: str = "H200", batch_size: int = BATCH):
     request = StepRequest(batch_size=batch_size, card=find_card(card))
-    with prepared(model, request, lent_values) as ready:
-        return program_of(optimised_graph(training_step(ready), request.card))
+    with prepare_model(model, request, borrow_values) as ready:
+        return program_of(optimise_graph(training_step(ready), request.card))
 
 
 def state_of(model: keras.Model) -> list[np.ndarray]:

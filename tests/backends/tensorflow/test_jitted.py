@@ -12,20 +12,17 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.jitted import compiler
-from fitroom.backends.tensorflow.trace.jitted.estimate import JittedFound, jitted_timeline
-from fitroom.backends.tensorflow.trace.jitted.hlo import hlo_of
-from fitroom.backends.tensorflow.trace.jitted.left_behind import left_behind_bytes
+from fitroom.backends.tensorflow.trace.jitted.estimate import JittedEstimate, jitted_timeline
+from fitroom.backends.tensorflow.trace.jitted.hlo import lower_step, normalise_program
 from fitroom.backends.tensorflow.trace.jitted.placement import train
-from fitroom.backends.tensorflow.trace.jitted.program import plain_program
-from fitroom.backends.tensorflow.trace.jitted.required import smallest_limit_bytes
-from fitroom.backends.tensorflow.trace.micro_batch_estimate import jitted_timeline_of_parts
-from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.jitted.required import left_behind_bytes, smallest_limit_bytes
+from fitroom.backends.tensorflow.trace.micro_batches import jitted_timeline_of_micro_batches, trace_micro_batch_step
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep, predict_step, training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import BackendError, CompilerError, InputError, ModelError
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory import cache
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
@@ -63,9 +60,9 @@ def wide() -> keras.Model:
     return keras.Model(inputs, layers.Dense(2048, name="wide")(inputs))
 
 
-def found(model: keras.Model, *, limit_bytes: int = LIMIT_BYTES, training: bool = True) -> JittedFound:
+def found(model: keras.Model, *, limit_bytes: int = LIMIT_BYTES, training: bool = True) -> JittedEstimate:
     request = StepRequest(batch_size=BATCH, card=find_card("T4"), training=training)
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, borrow_values) as ready:
         step = training_step(ready) if training else predict_step(ready)
         return jitted_timeline(step, request, limit_bytes)
 
@@ -78,7 +75,7 @@ def own_names():
 
 
 @pytest.fixture(scope="module")
-def trained() -> JittedFound:
+def trained() -> JittedEstimate:
     keras.backend.clear_session()
     return found(classifier())
 
@@ -222,8 +219,8 @@ def test_the_program_is_the_same_whenever_it_is_traced():
     def program() -> bytes:
         keras.backend.clear_session()
         request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-        with prepared(classifier(), request, lent_values) as ready:
-            return plain_program(hlo_of(training_step(ready)))
+        with prepare_model(classifier(), request, borrow_values) as ready:
+            return normalise_program(lower_step(training_step(ready)))
 
     assert program() == program()
 
@@ -285,8 +282,8 @@ def test_without_any_compiler_it_says_what_to_install(monkeypatch):
 def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they_are():
     def in_parts(model: keras.Model, micro_batch: int) -> Timeline:
         request = StepRequest(batch_size=BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=micro_batch))
-        with prepared(model, request, lent_values) as ready:
-            return jitted_timeline_of_parts(cut_step(ready), request, LIMIT_BYTES).timeline
+        with prepare_model(model, request, borrow_values) as ready:
+            return jitted_timeline_of_micro_batches(trace_micro_batch_step(ready), request, LIMIT_BYTES).timeline
 
     halves, eighths = (in_parts(classifier(), BATCH // number) for number in (2, 8))
     assert eighths.peak_bytes < halves.peak_bytes < found(classifier()).timeline.peak_bytes
@@ -305,7 +302,7 @@ def depthwise(num_layers: int, policy: str = "float32") -> TensorFlowStep:
     for _ in range(num_layers):
         x = layers.DepthwiseConv2D(3, padding="same")(x)
     model = keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
-    with prepared(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
+    with prepare_model(model, StepRequest(batch_size=BATCH, card=find_card("T4")), borrow_values) as ready:
         return training_step(ready)
 
 

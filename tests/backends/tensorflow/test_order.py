@@ -12,18 +12,18 @@ import tensorflow as tf
 from keras import layers
 from tensorflow.python.eager import context  # the graphs of functions that ran have no public name
 
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.copies import with_copies
 from fitroom.backends.tensorflow.trace.graph.executor import Executor
-from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.kernels import Kernels, ScratchPlan
 from fitroom.backends.tensorflow.trace.graph.memory_rules import RECEIVE
 from fitroom.backends.tensorflow.trace.graph.program import Program, program_of
-from fitroom.backends.tensorflow.trace.graph.residents import placed, residents_of
+from fitroom.backends.tensorflow.trace.graph.residents import place_residents, residents_of
 from fitroom.backends.tensorflow.trace.graph.values import Holdings
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 from fitroom.memory.step import StepRequest
 
@@ -62,13 +62,13 @@ def graph_that_runs(model: keras.Model) -> Any:
 
 @contextmanager
 def traced(model: keras.Model) -> Iterator[TensorFlowStep]:
-    with prepared(model, StepRequest(batch_size=BATCH, card=find_card("T4")), lent_values) as ready:
+    with prepare_model(model, StepRequest(batch_size=BATCH, card=find_card("T4")), borrow_values) as ready:
         yield training_step(ready)
 
 
 def our_graph(model: keras.Model) -> Any:
     with traced(model) as step:
-        return optimised_graph(step, None)
+        return optimise_graph(step, None)
 
 
 def plain(name: str) -> str:
@@ -110,7 +110,7 @@ def test_the_condition_of_a_loop_waits_for_its_counter_alone():
 
 def loop_program() -> tuple[Program, Any]:
     with traced(recurrent_net()) as step:
-        return program_of(optimised_graph(step, find_card("T4"))), residents_of(step)
+        return program_of(optimise_graph(step, find_card("T4"))), residents_of(step)
 
 
 def test_whole_numbers_that_a_loop_keeps_are_copied_to_the_card():
@@ -125,7 +125,7 @@ def test_whole_numbers_that_a_loop_keeps_are_copied_to_the_card():
 def test_what_a_loop_takes_is_given_back_when_the_step_is_done():
     program, residents = loop_program()
     holdings = Holdings(BestFitAllocator(limit_bytes=2**40))
-    kernels = Kernels(holdings, lambda operation, inputs: ScratchPlan(), placed(residents, holdings))
+    kernels = Kernels(holdings, lambda operation, inputs: ScratchPlan(), place_residents(residents, holdings))
     executor = Executor(with_copies(program), kernels)
     in_use = []
     for _ in range(3):

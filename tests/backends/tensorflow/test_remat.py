@@ -8,17 +8,17 @@ from keras import layers
 
 import fitroom
 from fitroom import Recipe
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.estimate import step_program
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
 from fitroom.backends.tensorflow.trace.graph.replay import replay
 from fitroom.backends.tensorflow.trace.graph.residents import residents_of
-from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.micro_batches import trace_micro_batch_step
 from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from remat_cases import CASES
 from remat_comparison import assert_close, in_threes
@@ -64,8 +64,8 @@ def replayed_peak(remat, micro_batch):
     """The same as replayed for the CPU, without scratch memory."""
     recipe = Recipe(micro_batch=micro_batch, remat=remat)
     request = StepRequest(batch_size=SAMPLES, card=find_card("T4"), recipe=recipe)
-    with prepared(network(), request, lent_values) as ready:
-        step = training_step(ready, remat) if micro_batch == SAMPLES else cut_step(ready, remat).part
+    with prepare_model(network(), request, borrow_values) as ready:
+        step = training_step(ready, remat) if micro_batch == SAMPLES else trace_micro_batch_step(ready, remat).part
         residents = residents_of(step)
         program = step_program(step, residents, None)
         found = replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40)

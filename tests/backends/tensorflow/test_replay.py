@@ -11,21 +11,21 @@ import tensorflow as tf
 from keras import layers
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.estimate import step_program
-from fitroom.backends.tensorflow.trace.graph.grappler import optimised_graph
+from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
 from fitroom.backends.tensorflow.trace.graph.program import Operation, Output, program_of
-from fitroom.backends.tensorflow.trace.graph.replay import Replayed, Span, replay
+from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, Span, replay
 from fitroom.backends.tensorflow.trace.graph.required import lost_bytes, required_bytes
 from fitroom.backends.tensorflow.trace.graph.residents import residents_of
 from fitroom.backends.tensorflow.trace.graph.values import Held
-from fitroom.backends.tensorflow.trace.measure import lent_zeros, measured_peak_bytes
-from fitroom.backends.tensorflow.trace.micro_batch_step import cut_step
+from fitroom.backends.tensorflow.trace.measure import borrow_zeros, measure_peak_bytes
+from fitroom.backends.tensorflow.trace.micro_batches import trace_micro_batch_step
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, training_step
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from fitroom.recipe import Recipe
 
@@ -58,13 +58,13 @@ def network(optimizer: str) -> keras.Model:
     return model
 
 
-def replayed(model: keras.Model) -> tuple[Replayed, int]:
+def replayed(model: keras.Model) -> tuple[ReplayedStep, int]:
     """The step as it would run on the CPU, without scratch memory; and the bytes of variables."""
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(model, request, lent_values) as ready:
+    with prepare_model(model, request, borrow_values) as ready:
         step = training_step(ready)
         residents = residents_of(step)
-        program = program_of(optimised_graph(step, None))
+        program = program_of(optimise_graph(step, None))
         found = replay(program, residents, no_scratch, 2**40)
     return found, sum(variable.size_bytes for variable in step.variables)
 
@@ -98,8 +98,8 @@ def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
 def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
     model = network(optimizer)
     request = StepRequest(batch_size=2 * BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=BATCH))
-    with prepared(model, request, lent_values) as ready:
-        step = cut_step(ready)
+    with prepare_model(model, request, borrow_values) as ready:
+        step = trace_micro_batch_step(ready)
         predicted_bytes = max(map(peak_bytes_of, (step.part, step.update)))
         variable_bytes = sum(each.size_bytes for each in step.part.variables if each.kind != "gradients")
     stepper = current_backend().stepper(model, jit=None)
@@ -124,8 +124,8 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
     trained(model)
     before = [keras.ops.convert_to_numpy(variable).copy() for variable in model.variables]
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(model, request, lent_zeros) as ready:
-        measured_bytes = measured_peak_bytes(training_step(ready), jit=False, device="CPU:0")
+    with prepare_model(model, request, borrow_zeros) as ready:
+        measured_bytes = measure_peak_bytes(training_step(ready), jit=False, device="CPU:0")
         lent = [weakref.ref(variable.value.handle) for variable in ready.model.variables]
     gc.collect()
     assert not any(handle() for handle in lent)
@@ -136,12 +136,12 @@ def test_measuring_runs_real_steps_on_values_that_are_not_the_models():
 
 def test_what_is_required_holds_processes_whose_variables_lie_a_little_differently():
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
-    with prepared(network("adam"), request, lent_values) as ready:
+    with prepare_model(network("adam"), request, borrow_values) as ready:
         step = training_step(ready)
         residents = residents_of(step)
-        program = program_of(optimised_graph(step, None))
+        program = program_of(optimise_graph(step, None))
 
-    def process(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> Replayed:
+    def process(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> ReplayedStep:
         return replay(program, residents, no_scratch, limit_bytes, num_steady=1, seed=seed, strewn=strewn)
 
     assert len({process(seed).peak_bytes for seed in range(4)}) == 4
@@ -154,8 +154,8 @@ def test_what_small_chunks_waste_at_once_may_be_wasted_once_more():
         return Span(held=Held(0, asked_bytes, size_bytes, None, False, first), first=first, last=last)
 
     spans = (span(1000, 1900, 0, 3), span(1000, 1900, 4, 9), span(500, 600, 4, 4), span(2**21, 2**22, 0, 9))
-    assert lost_bytes(Replayed(spans=spans, moments=(), peak_bytes=0)) == 900 + 100
-    assert lost_bytes(Replayed(spans=(), moments=(), peak_bytes=0)) == 0
+    assert lost_bytes(ReplayedStep(spans=spans, moments=(), peak_bytes=0)) == 900 + 100
+    assert lost_bytes(ReplayedStep(spans=(), moments=(), peak_bytes=0)) == 0
 
 
 def no_scratch(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:

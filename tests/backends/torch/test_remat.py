@@ -16,7 +16,7 @@ from fitroom.backends.torch.trace.step import training_steps
 from fitroom.backends.torch.train.stepper import TorchStepper
 from fitroom.batch import Batch, micro_batch_sizes
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 
 NUM_BLOCKS = 4
@@ -57,7 +57,7 @@ def traced_peak(model, batch_size, micro_batch, remat):
     """The same as traced for the CPU, without the batch, which stays in NumPy's memory there."""
     recipe = Recipe(micro_batch=micro_batch, remat=remat)
     request = StepRequest(batch_size=batch_size, card=find_card("T4"), recipe=recipe)
-    with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
+    with prepare_model(model, request, borrow_values=lambda variables: contextlib.nullcontext()) as ready:
         steps = training_steps(ready, cpu(), micro_batch_sizes(batch_size, micro_batch), remat)
     events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
     start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)

@@ -20,7 +20,7 @@ from fitroom.backends.torch.train.stepper import TorchStepper
 from fitroom.batch import Batch, micro_batch_sizes
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import ModelError, StateLostError
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from sample_models import convolutions_with_shortcuts, dense_with_shortcuts
 from step_cases import FIRST, compiled, dense, dense_batch, state_of
@@ -275,7 +275,7 @@ def traced_peak(model, batch_size, micro_batch):
     """The same as traced for the CPU, without the batch, which stays in NumPy's memory there."""
     recipe = Recipe(micro_batch=micro_batch)
     request = StepRequest(batch_size=batch_size, card=find_card("T4"), recipe=recipe)
-    with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
+    with prepare_model(model, request, borrow_values=lambda variables: contextlib.nullcontext()) as ready:
         steps = training_steps(ready, cpu(), micro_batch_sizes(batch_size, micro_batch))
     events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
     start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)

@@ -21,7 +21,7 @@ from fitroom.backends.torch.trace.cuda.reductions import scratch_bytes
 from fitroom.backends.torch.trace.platform import cpu
 from fitroom.backends.torch.trace.step import training_steps
 from fitroom.cards.catalogue import find_card
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.step import StepRequest
 from sample_models import ADAM_AND_LOSS, SIZE, classifier, convolutions_with_shortcuts, dense_with_shortcuts
 
@@ -71,7 +71,7 @@ def real_step(model: keras.Model, batch_size: int) -> list[int]:
 def traced_step(model: keras.Model, batch_size: int) -> list[int]:
     """The same as traced for the CPU, without the batch."""
     request = StepRequest(batch_size=batch_size, card=find_card("T4"))
-    with prepared(model, request, lend_values=lambda variables: contextlib.nullcontext()) as ready:
+    with prepare_model(model, request, borrow_values=lambda variables: contextlib.nullcontext()) as ready:
         steps = training_steps(ready, cpu())
     events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
     start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)

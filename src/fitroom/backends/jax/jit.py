@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fitroom.keras_model.compile_choice import AUTO, jit_choice
+from fitroom.keras_model.jit_choice import AUTO, jit_choice
 
 _COMPILABLE = ("RandomPerspective", "RandomRotation", "RandomShear", "RandomTranslation", "RandomZoom")
 """Layers of Keras's that bar `jit_compile="auto"` on every backend for what XLA lacks on TensorFlow. On JAX they can be

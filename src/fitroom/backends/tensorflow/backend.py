@@ -35,7 +35,7 @@ class TensorFlowBackend:
 
     def fail_at_once(self) -> str | None:
         """In place of TensorFlow's waiting, on a card."""
-        from fitroom.backends.tensorflow.impatience import fail_at_once
+        from fitroom.backends.tensorflow.allocator import fail_at_once
 
         return fail_at_once()
 
@@ -54,8 +54,8 @@ class TensorFlowBackend:
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
-        from fitroom.backends.tensorflow.one_region import take_one_region
-        from fitroom.backends.tensorflow.train.kept_steppers import kept_stepper
+        from fitroom.backends.tensorflow.allocator import take_one_region
+        from fitroom.backends.tensorflow.train.stepper import cached_stepper
 
         take_one_region()
-        return kept_stepper(model, jit=jit, remat=remat)
+        return cached_stepper(model, jit=jit, remat=remat)

@@ -1,4 +1,4 @@
-"""Models from a function of the user's: `build.py:make_model` or `package.module:make_model`."""
+"""Models from a function that the user names: `build.py:make_model` or `package.module:make_model`."""
 
 import contextlib
 import importlib
@@ -17,7 +17,7 @@ from fitroom.keras_model.loading.application import DEFAULT_CLASSES, DEFAULT_IMA
 if TYPE_CHECKING:
     from fitroom.keras_model.loading.source import ModelSource
 
-_USUAL = {"classes": DEFAULT_CLASSES, "image_size": DEFAULT_IMAGE_SIZE}
+_DEFAULTS = {"classes": DEFAULT_CLASSES, "image_size": DEFAULT_IMAGE_SIZE}
 _FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
 
 
@@ -33,21 +33,21 @@ def is_in_file(text: str) -> bool:
 
 
 def call_function(source: "ModelSource") -> Any:
-    """The model that the function returns. What it prints goes to stderr: stdout is for results.
+    """Call the function and return its model. What it prints goes to stderr: stdout is for results.
 
-    A function that has parameters called `classes` and `image_size` is told them.
+    Parameters called `classes` and `image_size` are passed.
     """
     with contextlib.redirect_stdout(sys.stderr):
-        return _call(_named(source.text.strip()), source)
+        return _call(_find_function(source.text.strip()), source)
 
 
 def takes_image_size(text: str) -> bool:
-    """Whether the function can be asked for a size of pictures."""
+    """Whether the function takes an `image_size`."""
     with contextlib.redirect_stdout(sys.stderr):
-        return "image_size" in _parameters(_named(text.strip()))
+        return "image_size" in _parameters(_find_function(text.strip()))
 
 
-def _named(text: str) -> Any:
+def _find_function(text: str) -> Any:
     match = _FUNCTION.fullmatch(text)
     if match is None:
         raise InputError(
@@ -69,9 +69,9 @@ def _load(place: str) -> ModuleType:
                 raise InputError(
                     f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
                 ) from error
-            raise _failed(place, error) from error
+            raise _make_error(place, error) from error
         except (Exception, SystemExit) as error:
-            raise _failed(place, error) from error
+            raise _make_error(place, error) from error
     path = Path(place).resolve()
     if not path.is_file():
         raise InputError(f"There is no file {place!r}.", hint="check the path; it is read from the current folder")
@@ -84,7 +84,7 @@ def _load(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _failed(place, error) from error
+        raise _make_error(place, error) from error
     return module
 
 
@@ -108,13 +108,13 @@ def _call(function: Any, source: "ModelSource") -> Any:
     import keras
 
     text = source.text.strip()
-    told = _told(function, source)
+    arguments = _find_arguments(function, source)
     if source.precision:
         keras.config.set_dtype_policy(source.precision)
     try:
-        model = function(**told)
+        model = function(**arguments)
     except (Exception, SystemExit) as error:
-        raise _failed(text, error) from error
+        raise _make_error(text, error) from error
     if not isinstance(model, keras.Model):
         raise ModelError(
             f"{text} returned {type(model).__name__}. Expected: a keras.Model.",
@@ -126,8 +126,8 @@ def _call(function: Any, source: "ModelSource") -> Any:
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _told(function: Any, source: "ModelSource") -> dict[str, int]:
-    """What a function that asks for `classes` or `image_size` is told; a usual number where nobody has said."""
+def _find_arguments(function: Any, source: "ModelSource") -> dict[str, int]:
+    """The arguments for a function that takes `classes` or `image_size`; a default where none was given."""
     parameters = _parameters(function)
     if source.classes is not None and "classes" not in parameters:
         raise InputError(
@@ -136,15 +136,15 @@ def _told(function: Any, source: "ModelSource") -> dict[str, int]:
         )
     known = dict(source.offers) | ({} if source.classes is None else {"classes": source.classes})
     required = [name for name, one in parameters.items() if one.default is one.empty and one.kind not in _ANY_NUMBER]
-    usual = {name: number for name, number in _USUAL.items() if name in required}
-    told = {name: number for name, number in (usual | known).items() if name in parameters}
-    if unknown := [name for name in required if name not in told]:
+    defaults = {name: number for name, number in _DEFAULTS.items() if name in required}
+    arguments = {name: number for name, number in (defaults | known).items() if name in parameters}
+    if unknown := [name for name in required if name not in arguments]:
         raise InputError(
             f"{source.text} asks for {', '.join(map(repr, unknown))}. Expected: a function that can be called with "
             "nothing, or with `classes` and `image_size`.",
             hint=f"give it a default: `def {getattr(function, '__name__', 'make_model')}({unknown[0]}=...):`",
         )
-    return told
+    return arguments
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
@@ -154,7 +154,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _failed(place: str, error: BaseException) -> ModelError:
+def _make_error(place: str, error: BaseException) -> ModelError:
     if isinstance(error, SystemExit):
         return ModelError(
             f"{place} ended the program: it raised SystemExit({error.code!r}).",

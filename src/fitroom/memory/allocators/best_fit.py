@@ -19,8 +19,8 @@ MOST_WASTE_BYTES = 128 * 2**20
 FIRST_REGION_BYTES = 2 * 2**20
 """The first region of an allocator that grows."""
 
-_FAR = 2**50
-"""How far regions lie apart: more than any card has, so that none is another's neighbour."""
+_REGION_DISTANCE_BYTES = 2**50
+"""Between the addresses of two regions: more than any card has, so that none is another's neighbour."""
 
 
 class DoesNotFitError(MemoryError):
@@ -68,7 +68,7 @@ class BestFitAllocator:
 
     def allocate(self, size_bytes: int) -> int:
         """The address of a chunk for the request. Raises DoesNotFitError."""
-        wanted = rounded(size_bytes)
+        wanted = round_up(size_bytes)
         at = bisect_left(self._free, (wanted, -1))
         if at == len(self._free) and self._extend(wanted):
             at = bisect_left(self._free, (wanted, -1))
@@ -77,7 +77,7 @@ class BestFitAllocator:
         size, address = self._free.pop(at)
         self._is_free.discard(address)
         if size >= 2 * wanted or size - wanted >= MOST_WASTE_BYTES:
-            self._cut(address, wanted)
+            self._split(address, wanted)
         self.in_use_bytes += self._size[address]
         self.peak_bytes = max(self.peak_bytes, self.in_use_bytes)
         return address
@@ -106,7 +106,7 @@ class BestFitAllocator:
         is_enough = wanted <= self._next_region_bytes
         while wanted > self._next_region_bytes:
             self._next_region_bytes *= 2
-        size, address = min(self._next_region_bytes, self._left_bytes), self._num_regions * _FAR
+        size, address = min(self._next_region_bytes, self._left_bytes), self._num_regions * _REGION_DISTANCE_BYTES
         if is_enough:
             self._next_region_bytes *= 2
         self._num_regions += 1
@@ -116,7 +116,7 @@ class BestFitAllocator:
         self._is_free.add(address)
         return True
 
-    def _cut(self, address: int, size_bytes: int) -> None:
+    def _split(self, address: int, size_bytes: int) -> None:
         rest = address + size_bytes
         self._size[rest] = self._size[address] - size_bytes
         self._size[address] = size_bytes
@@ -141,6 +141,6 @@ class BestFitAllocator:
             self._before[beyond] = address
 
 
-def rounded(size_bytes: int) -> int:
-    """What a request is rounded up to."""
+def round_up(size_bytes: int) -> int:
+    """Round a request up to what the allocator takes for it."""
     return max(ALIGNMENT_BYTES, -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)

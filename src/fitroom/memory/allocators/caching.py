@@ -2,8 +2,8 @@
 
 It takes segments from the card and hands out blocks of them. Requests of at most 1 MiB come from segments of 2 MiB,
 larger ones from segments of 20 MiB or, from 10 MiB on, of their own size. A block is taken by best fit and split
-where enough is left over; what is not split off is counted as in use. Free neighbours are merged, free segments are
-kept, and given back only when the card has no more.
+where enough is left over; what is not split off is counted as in use. Free neighbours are merged; free segments stay
+with the allocator and are given back only when the card has no more.
 """
 
 from bisect import bisect_left, insort
@@ -55,7 +55,7 @@ class CachingAllocator:
     def allocate(self, size_bytes: int) -> Block:
         """A block of at least this size; its own size is what is counted as in use."""
         size_bytes = max(-(-size_bytes // MIN_BLOCK_BYTES), 1) * MIN_BLOCK_BYTES
-        block = self._free_block(size_bytes) or self._segment(size_bytes)
+        block = self._pop_free_block(size_bytes) or self._take_segment(size_bytes)
         left_bytes = block.size_bytes - size_bytes
         if left_bytes >= MIN_BLOCK_BYTES if block.small else left_bytes > SMALL_BYTES:
             rest = Block(left_bytes, block.address + size_bytes, block.small, before=block, after=block.after)
@@ -63,7 +63,7 @@ class CachingAllocator:
                 block.after.before = rest
             block.after = rest
             block.size_bytes = size_bytes
-            self._keep(rest)
+            self._add_free(rest)
         block.in_use = True
         self.allocated_bytes += block.size_bytes
         return block
@@ -74,27 +74,27 @@ class CachingAllocator:
         self.allocated_bytes -= block.size_bytes
         before, after = block.before, block.after
         if before is not None and not before.in_use:
-            self._forget(before)
+            self._remove_free(before)
             block.address = before.address
             block.size_bytes += before.size_bytes
             block.before = before.before
             if before.before is not None:
                 before.before.after = block
         if after is not None and not after.in_use:
-            self._forget(after)
+            self._remove_free(after)
             block.size_bytes += after.size_bytes
             block.after = after.after
             if after.after is not None:
                 after.after.before = block
-        self._keep(block)
+        self._add_free(block)
 
-    def _free_block(self, size_bytes: int) -> Block | None:
+    def _pop_free_block(self, size_bytes: int) -> Block | None:
         """The smallest free block that is large enough, at the lowest address."""
         pool = self._small if size_bytes <= SMALL_BYTES else self._large
         place = bisect_left(pool, (size_bytes, -1))
         return pool.pop(place)[2] if place < len(pool) else None
 
-    def _segment(self, size_bytes: int) -> Block:
+    def _take_segment(self, size_bytes: int) -> Block:
         segment_bytes = _segment_bytes(size_bytes)
         if self._is_over(segment_bytes):
             self._give_back_free_segments()
@@ -116,10 +116,10 @@ class CachingAllocator:
                 pool.remove(entry)
                 self.reserved_bytes -= entry[0]
 
-    def _keep(self, block: Block) -> None:
+    def _add_free(self, block: Block) -> None:
         insort(self._small if block.small else self._large, (block.size_bytes, block.address, block))
 
-    def _forget(self, block: Block) -> None:
+    def _remove_free(self, block: Block) -> None:
         pool = self._small if block.small else self._large
         del pool[bisect_left(pool, (block.size_bytes, block.address))]
 

@@ -16,7 +16,7 @@ from fitroom.planning.option import Speed
 from fitroom.planning.roofline.work import KINDS, Array, Work, count_work
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.graph import functional_of, layer_graph
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 
 FEATURES = (*KINDS, "weights", "launches", "steps")
 """The terms that add up to the seconds of a step: the ideal seconds of each kind of work and of moving the weights,

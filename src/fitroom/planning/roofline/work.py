@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from fitroom.remat.call_costs import count_operations, count_positions, matrix_shapes
 from fitroom.remat.graph import Call, LayerGraph
-from fitroom.remat.operations import matrix_shapes, num_operations, num_positions
 from fitroom.remat.shapes import Shape, shapes_of
 
 Array = Any
@@ -79,9 +79,9 @@ def _split_by_kind(call: Call, inputs: list[Shape], outputs: list[Shape]) -> Ite
     if call.enters or name in _VIEWS:
         return
     given, made = (sum(shape.num_elements for shape in each) for each in (inputs, outputs))
-    operations = num_operations(operation, inputs, outputs)
+    operations = count_operations(operation, inputs, outputs)
     if hasattr(operation, "depthwise_kernel") and hasattr(operation, "pointwise_kernel"):
-        positions = num_positions(operation, inputs, outputs)
+        positions = count_positions(operation, inputs, outputs)
         kernel = tuple(operation.depthwise_kernel.shape)
         between = positions * prod(kernel[-2:])
         yield _depthwise(operation), 2 * positions * prod(kernel), given + between

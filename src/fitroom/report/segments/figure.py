@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fitroom.remat.graph import LayerGraph
-from fitroom.remat.outline import Outline, Stretch
+from fitroom.remat.table import SegmentRow, SegmentTable
 from fitroom.report.shared.palette import INK, KIND_COLOURS, MUTED, PAPER
 from fitroom.report.shared.templates import render
 from fitroom.report.shared.words import shorten_middle
@@ -35,7 +35,7 @@ class _Band:
     notes: list[str]
 
 
-def draw_segments(graph: LayerGraph, outline: Outline) -> str:
+def draw_segments(graph: LayerGraph, table: SegmentTable) -> str:
     """Return an SVG file: one row a call, one line a tensor, a band for each segment that is recomputed."""
     lanes = _assign_lanes(graph)
     names_at = _LEFT + _LANE * (max(lanes, default=0) + 1)
@@ -48,19 +48,19 @@ def draw_segments(graph: LayerGraph, outline: Outline) -> str:
         notes_at=names_at + _NAMES_WIDTH,
         line_height=_LINE_HEIGHT,
         colours={"ink": INK, "muted": MUTED, "paper": PAPER, "recomputed": KIND_COLOURS["activations"]},
-        title=f"{outline.model}, micro-batch {outline.num_samples}, {outline.precision}",
-        subtitle=_format_subtitle(outline),
-        bands=list(_make_bands(outline)),
+        title=f"{table.model}, micro-batch {table.num_samples}, {table.precision}",
+        subtitle=_format_subtitle(table),
+        bands=list(_make_bands(table)),
         lines=list(_trace_lines(graph, lanes)),
         nodes=list(_make_nodes(graph, lanes)),
     )
 
 
-def _format_subtitle(outline: Outline) -> str:
-    share = 100 * outline.operations / max(outline.forward_operations, 1)
+def _format_subtitle(table: SegmentTable) -> str:
+    share = 100 * table.operations / max(table.forward_operations, 1)
     return (
-        f"activations at the peak: {format_bytes(outline.peak_bytes)} instead of "
-        f"{format_bytes(outline.plain_peak_bytes)}, for {share:.0f} % of a forward pass recomputed"
+        f"activations at the peak: {format_bytes(table.peak_bytes)} instead of "
+        f"{format_bytes(table.plain_peak_bytes)}, for {share:.0f} % of a forward pass recomputed"
     )
 
 
@@ -82,16 +82,16 @@ def _locate(lane: int, number: int) -> tuple[int, int]:
     return _LEFT + _LANE * lane, _TOP + _ROW * number + _ROW // 2
 
 
-def _make_bands(outline: Outline) -> Iterator[_Band]:
+def _make_bands(table: SegmentTable) -> Iterator[_Band]:
     row = 0
-    for segment in outline.stretches:
+    for segment in table.stretches:
         y, height = _TOP + _ROW * row, _ROW * segment.num_calls
         row += segment.num_calls
         room = max(height // _LINE_HEIGHT, 1)
         yield _Band(y=y, height=height, recomputed=segment.recomputed, notes=_list_notes(segment)[:room])
 
 
-def _list_notes(segment: Stretch) -> list[str]:
+def _list_notes(segment: SegmentRow) -> list[str]:
     if not segment.recomputed:
         return ["kept"]
     tensors = "1 tensor" if len(segment.leaving) == 1 else f"{len(segment.leaving)} tensors"

@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType,
 from rich.table import Table
 from rich.text import Text
 
-from fitroom.remat.outline import Outline, Stretch
+from fitroom.remat.table import SegmentRow, SegmentTable
 from fitroom.report.shared.sheet import Sheet, draw_bar
 from fitroom.report.shared.words import format_percent
 from fitroom.units import format_bytes
@@ -16,7 +16,7 @@ _WIDTH_OF_FIGURES = 67
 """The width of all columns but names and bars, and of the gaps between them."""
 
 
-def render_segments_text(outline: Outline) -> RenderableType:
+def render_segments_text(outline: SegmentTable) -> RenderableType:
     """Lay out what each segment of a model keeps and saves, and what recomputing it costs."""
     return _SegmentsText(outline)
 
@@ -25,7 +25,7 @@ def render_segments_text(outline: Outline) -> RenderableType:
 class _SegmentsText:
     """Laid out when printed, because only then are width and encoding known."""
 
-    outline: Outline
+    outline: SegmentTable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sheet, outline = Sheet.of(options), self.outline
@@ -46,7 +46,7 @@ class _SegmentsText:
         )
 
 
-def _list_peaks(outline: Outline) -> list[tuple[str, int | None]]:
+def _list_peaks(outline: SegmentTable) -> list[tuple[str, int | None]]:
     return [
         ("nothing recomputed", outline.plain_peak_bytes),
         ("with these segments", outline.peak_bytes),
@@ -54,7 +54,7 @@ def _list_peaks(outline: Outline) -> list[tuple[str, int | None]]:
     ]
 
 
-def _lay_out_table(outline: Outline, sheet: Sheet) -> RenderableType:
+def _lay_out_table(outline: SegmentTable, sheet: Sheet) -> RenderableType:
     """Lay out a row for each segment; the bar is what is in use at its backward pass, where there is room for one."""
     room = sheet.width - _WIDTH_OF_FIGURES
     has_bars = room >= _NAME_WIDTH + _BAR_WIDTH
@@ -82,7 +82,7 @@ def _lay_out_table(outline: Outline, sheet: Sheet) -> RenderableType:
     return table
 
 
-def _format_leaving(segment: Stretch) -> str:
+def _format_leaving(segment: SegmentRow) -> str:
     if not segment.leaving:
         return ""
     tensors = "" if len(segment.leaving) == 1 else f"{len(segment.leaving)} tensors, "

@@ -15,7 +15,7 @@ from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
-from fitroom.keras_model.prepared import prepared
+from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import StepRequest, TracedStep, difference_note
 from fitroom.memory.timeline import Timeline
@@ -60,7 +60,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The memory of the step that Keras or `fitroom.fit` would run, as XLA lays it out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
     sizes = _sizes(request) if request.training else []
-    with prepared(model, request) as ready, make_traceable(ready.model):
+    with prepare_model(model, request) as ready, make_traceable(ready.model):
         step = training_step(ready, sizes, request.recipe.remat) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes

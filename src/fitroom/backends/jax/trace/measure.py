@@ -10,8 +10,7 @@ from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
-from fitroom.cards.live import card_in_this_machine
-from fitroom.cards.nvml import LiveGpu
+from fitroom.cards.nvml import LiveGpu, find_live_gpu
 from fitroom.cards.overhead import visible_bytes
 from fitroom.errors import BackendError, InputError
 from fitroom.memory.timeline import Timeline
@@ -33,7 +32,7 @@ def measure_timeline(step: JaxStep, card: Card, limit_bytes: int) -> Timeline:
 
 
 def _live_gpu(card: Card, limit_bytes: int) -> LiveGpu:
-    gpu = card_in_this_machine(card)
+    gpu = find_live_gpu(card)
     if limit_bytes > gpu.free_bytes:
         raise InputError(
             f"{gpu.name} has {format_bytes(gpu.free_bytes)} free, less than the limit of "

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from fitroom.keras_model.segmented_call import lent
+from fitroom.keras_model.private import override_attribute
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def make_traceable(model: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for layer in model._flatten_layers():  # no public name for the layers within layers
             if type(layer) is keras.layers.RandomCrop:
-                stack.enter_context(lent(layer, "get_random_transformation", _corner))
+                stack.enter_context(override_attribute(layer, "get_random_transformation", _corner))
         yield
 
 

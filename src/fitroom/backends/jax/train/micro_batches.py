@@ -56,7 +56,7 @@ class MicroBatchStep:
         self.sizes, self.num_samples = tuple(sizes), sum(sizes)
         places = {id(variable): place for place, variable in enumerate(model.non_trainable_variables)}
         forward = forward_state(model)
-        self._statistics = [places[id(variable)] for variable in forward.moved]
+        self._statistics = [places[id(variable)] for variable in forward.statistics]
         self._seeds = [places[id(variable)] for variable in forward.seeds]
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from fitroom.backends.jax.train.room import check_room
-from fitroom.keras_model.compile_choice import MadeWith
+from fitroom.keras_model.jit_choice import TrainingSetup
 
 
 @dataclass(kw_only=True)
@@ -52,14 +52,14 @@ class Programs:
         return self._kept[key]
 
 
-_by_model: "weakref.WeakKeyDictionary[Any, tuple[MadeWith, Programs]]" = weakref.WeakKeyDictionary()
+_by_model: "weakref.WeakKeyDictionary[Any, tuple[TrainingSetup, Programs]]" = weakref.WeakKeyDictionary()
 
 
 def cached_programs(model: Any) -> Programs:
     """The programs of an earlier training of this model, where they still hold for it; else an empty cache."""
     kept = _by_model.get(model)
-    if kept is None or not kept[0].holds_for(model):
-        kept = _by_model[model] = (MadeWith(model), Programs())
+    if kept is None or not kept[0].matches(model):
+        kept = _by_model[model] = (TrainingSetup(model), Programs())
     return kept[1]
 
 

@@ -8,7 +8,7 @@ import keras
 from keras.src.backend import AutocastScope  # no public name
 
 from fitroom.backends.jax.jit import can_be_compiled
-from fitroom.keras_model.segment import Run, SegmentVariables
+from fitroom.keras_model.segmented_call import Run, SegmentVariables
 
 
 def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariables) -> list[Any]:

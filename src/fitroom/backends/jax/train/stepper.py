@@ -31,7 +31,7 @@ from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import StateLostError
 from fitroom.keras_model.build import build
 from fitroom.keras_model.objective import Objective
-from fitroom.keras_model.outputs import join, join_parts
+from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
@@ -125,7 +125,7 @@ class JaxStepper:
             state = (state[0], list(non_trainable))
         with defer_signals():
             write(variables[1:], state[1:])
-        return join_parts(found, [part.size for part in parts])
+        return join_micro_batches(found, [part.size for part in parts])
 
     def _outputs(self, state: Any, batch: Batch) -> tuple[Any, Any]:
         """The outputs of `predict_step` for a state, on the host, and the variables that it changed."""

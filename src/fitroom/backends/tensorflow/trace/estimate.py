@@ -4,25 +4,30 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.tensorflow.pool import default_limit_bytes
-from fitroom.backends.tensorflow.trace.borrowed_variables import lent_values
-from fitroom.backends.tensorflow.trace.graph.estimate import GraphFound, graph_timeline
+from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
+from fitroom.backends.tensorflow.trace.graph.estimate import GraphEstimate, graph_timeline
 from fitroom.backends.tensorflow.trace.measure import (
+    borrow_zeros,
     check_card,
-    lent_zeros,
-    measured_peak_bytes,
-    measured_peak_bytes_of_parts,
+    measure_micro_batches_peak_bytes,
+    measure_peak_bytes,
 )
-from fitroom.backends.tensorflow.trace.micro_batch_estimate import graph_timeline_of_parts, jitted_timeline_of_parts
-from fitroom.backends.tensorflow.trace.micro_batch_step import CutStep, cut_step, whole_step
+from fitroom.backends.tensorflow.trace.micro_batches import (
+    MicroBatchStep,
+    graph_timeline_of_micro_batches,
+    jitted_timeline_of_micro_batches,
+    trace_micro_batch_step,
+    trace_whole_step,
+)
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, predict_step, training_step
-from fitroom.cards.vendor import check_nvidia
-from fitroom.keras_model.compile_choice import AUTO, jit_choice
+from fitroom.cards.catalogue import check_nvidia
+from fitroom.keras_model.jit_choice import AUTO, jit_choice
 from fitroom.keras_model.layers import can_be_jitted, cudnn_loops_note
-from fitroom.keras_model.prepared import PreparedModel, prepared
+from fitroom.keras_model.prepared import PreparedModel, prepare_model
 from fitroom.memory.step import StepRequest, TracedStep
 
 if TYPE_CHECKING:
-    from fitroom.backends.tensorflow.trace.jitted.estimate import JittedFound
+    from fitroom.backends.tensorflow.trace.jitted.estimate import JittedEstimate
 
 _ARRAYS_NOTE = (
     "`fit` on NumPy arrays copies all of them to the card, and their size comes on top; a `tf.data.Dataset` stays "
@@ -43,7 +48,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     jit_note = _jit_note(model, request)  # before the model is lent what it is compiled with
-    with prepared(model, request, lent_zeros if request.measure else lent_values) as ready:
+    with prepare_model(model, request, borrow_zeros if request.measure else borrow_values) as ready:
         step = _step(ready, request)
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
@@ -62,23 +67,23 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     return traced if measured_bytes is None else traced.as_measured(measured_bytes)
 
 
-def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | CutStep:
+def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | MicroBatchStep:
     if not request.training:
         return predict_step(ready)
     remat = request.recipe.remat
     if (request.recipe.micro_batch or request.batch_size) < request.batch_size:
-        return cut_step(ready, remat)
+        return trace_micro_batch_step(ready, remat)
     # What says anything of recomputing, be it "none", is for `fitroom.fit`.
-    return training_step(ready, remat) if remat is None else whole_step(ready, remat)
+    return training_step(ready, remat) if remat is None else trace_whole_step(ready, remat)
 
 
 def _find(
-    step: TensorFlowStep | CutStep, request: StepRequest, limit_bytes: int, *, jit: bool
-) -> "GraphFound | JittedFound":
-    if isinstance(step, CutStep):
+    step: TensorFlowStep | MicroBatchStep, request: StepRequest, limit_bytes: int, *, jit: bool
+) -> "GraphEstimate | JittedEstimate":
+    if isinstance(step, MicroBatchStep):
         if jit:
-            return jitted_timeline_of_parts(step, request, limit_bytes)
-        return graph_timeline_of_parts(step, request)
+            return jitted_timeline_of_micro_batches(step, request, limit_bytes)
+        return graph_timeline_of_micro_batches(step, request)
     if not jit:
         return graph_timeline(step, request)
     from fitroom.backends.tensorflow.trace.jitted.estimate import jitted_timeline
@@ -86,10 +91,10 @@ def _find(
     return jitted_timeline(step, request, limit_bytes)
 
 
-def _measured(step: TensorFlowStep | CutStep, model: Any, request: StepRequest, *, jit: bool) -> int:
-    if isinstance(step, CutStep):
-        return measured_peak_bytes_of_parts(step, model, request, jit=jit)
-    return measured_peak_bytes(step, jit=jit)
+def _measured(step: TensorFlowStep | MicroBatchStep, model: Any, request: StepRequest, *, jit: bool) -> int:
+    if isinstance(step, MicroBatchStep):
+        return measure_micro_batches_peak_bytes(step, model, request, jit=jit)
+    return measure_peak_bytes(step, jit=jit)
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:

@@ -6,13 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.trace.micro_batch_step import CutStep
+from fitroom.backends.tensorflow.trace.micro_batches import MicroBatchStep
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep
-from fitroom.backends.tensorflow.train.captured import let_go_with
+from fitroom.backends.tensorflow.train.captures import release_with
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
 from fitroom.batch import Batch
 from fitroom.cards.catalogue import Card
-from fitroom.cards.live import card_in_this_machine
+from fitroom.cards.nvml import find_live_gpu
 from fitroom.errors import BackendError
 from fitroom.memory.step import StepRequest
 
@@ -21,7 +21,7 @@ _FIRST_STEPS, _STEADY_STEPS = 3, 4
 
 def check_card(card: Card) -> None:
     """Raise InputError where the card is not in this machine, BackendError where TensorFlow does not see it."""
-    card_in_this_machine(card)
+    find_live_gpu(card)
     if not tf.config.list_physical_devices("GPU"):
         raise BackendError(
             "TensorFlow does not see the card in this machine.",
@@ -30,7 +30,7 @@ def check_card(card: Card) -> None:
 
 
 @contextmanager
-def lent_zeros(variables: Iterable[Any]) -> Iterator[None]:
+def borrow_zeros(variables: Iterable[Any]) -> Iterator[None]:
     """Give each Keras variable zeros of its own to train on; afterwards it has its own value again, or none."""
     lent = [(variable, variable._value) for variable in variables]
     for variable, _ in lent:
@@ -43,17 +43,17 @@ def lent_zeros(variables: Iterable[Any]) -> Iterator[None]:
             variable._value = value
 
 
-def measured_peak_bytes(step: TensorFlowStep, *, jit: bool, device: str = "GPU:0") -> int:
+def measure_peak_bytes(step: TensorFlowStep, *, jit: bool, device: str = "GPU:0") -> int:
     """The allocator's peak in steady steps, less what was on the device besides the step's own variables."""
     before_bytes = _besides_bytes(step.variables, device)
     batch = _zeros_of(step.specs)
     run = tf.function(step.function, autograph=False, jit_compile=jit).get_concrete_function(batch)
-    let_go_with(run, run.graph)
+    release_with(run, run.graph)
     return _steady_peak_bytes(lambda: run(batch), before_bytes, device)
 
 
-def measured_peak_bytes_of_parts(
-    step: CutStep, model: Any, request: StepRequest, *, jit: bool, device: str = "GPU:0"
+def measure_micro_batches_peak_bytes(
+    step: MicroBatchStep, model: Any, request: StepRequest, *, jit: bool, device: str = "GPU:0"
 ) -> int:
     """The same of a batch in parts, as `fitroom.fit` carries it out. The step's variables are lent to the model."""
     before_bytes = _besides_bytes([each for each in step.part.variables if each.kind != "gradients"], device)

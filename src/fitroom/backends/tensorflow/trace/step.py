@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.train.captured import let_go_with
+from fitroom.backends.tensorflow.train.captures import release_with
 from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
@@ -90,10 +90,10 @@ def training_step(prepared: PreparedModel, remat: str | Remat | None = None) -> 
     """The step of `fit`, given the first targets that its loss takes."""
     model = prepared.model
     function = Rematerialisation(model, remat, recompute_segment).of_step(model.train_step, prepared.num_samples)
-    return given_targets(prepared, lambda data: traced_step(model, function, data))
+    return try_targets(prepared, lambda data: trace_function(model, function, data))
 
 
-def given_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_loss: bool = False) -> Made:
+def try_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_loss: bool = False) -> Made:
     """What `make` makes of the first batch whose targets the loss takes; `with_loss`: the loss is built before."""
     model, x = prepared.model, _tensor_specs(prepared.x)
     refusals: list[Exception] = []
@@ -116,7 +116,7 @@ def predict_step(prepared: PreparedModel) -> TensorFlowStep:
     """The step of `predict`."""
     model, x = prepared.model, _tensor_specs(prepared.x)
     try:
-        return traced_step(model, model.predict_step, (x,), training=False)
+        return trace_function(model, model.predict_step, (x,), training=False)
     except Exception as error:
         raise ModelError(
             f"The prediction step of {model.name!r} could not be traced: {message_of(error)}",
@@ -124,17 +124,17 @@ def predict_step(prepared: PreparedModel) -> TensorFlowStep:
         ) from error
 
 
-def traced_step(
+def trace_function(
     model: Any, function: Callable[[Any], Any], data: tuple[Any, ...], *, training: bool = True
 ) -> TensorFlowStep:
     """A function of `data`, with the variables that the model has by then."""
     concrete = tf.function(function, autograph=False).get_concrete_function(data)
-    let_go_with(concrete, concrete.graph)
+    release_with(concrete, concrete.graph)
     owners = owners_of_variables(model)
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
         owners |= owners_of_slots(model, owners)
-        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *helpers_of(model))]
+        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *extra_optimizers(model))]
         groups += [("other", model.metrics_variables)]
     found: dict[int, StepVariable] = {}
     for kind, variables in groups:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.train.pinned import Pinned
+from fitroom.backends.tensorflow.train.pinned import PinnedArray
 from fitroom.batch import Batch, leaves, micro_batch_sizes
 
 HOST = "CPU:0"
@@ -20,19 +20,19 @@ def as_tensors(batch: Batch) -> Batch:
 
 def as_tensor(array: Any) -> Any:
     """One array of it."""
-    if isinstance(array, Pinned):
+    if isinstance(array, PinnedArray):
         return array.as_tensor()
     with tf.device(HOST):
         return array if tf.is_tensor(array) else tf.convert_to_tensor(np.asarray(array))
 
 
-def cut(batch: Batch, micro_batch: int) -> list[Batch]:
+def split_batch(batch: Batch, micro_batch: int) -> list[Batch]:
     """The parts of a batch, where the batch is: left to itself TensorFlow would cut it on the card, all of it there."""
     with tf.device(_device_of(next(leaves(batch.x)))):
         return batch.micro_batches(micro_batch)
 
 
-def first_part(batch: Batch, micro_batch: int) -> Batch:
+def first_micro_batch(batch: Batch, micro_batch: int) -> Batch:
     """The first of them alone."""
     with tf.device(_device_of(next(leaves(batch.x)))):
         return batch.slice(0, micro_batch_sizes(batch.size, micro_batch)[0])

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.train.statistics import Moves
+from fitroom.backends.tensorflow.train.statistics import StatisticsChange
 from fitroom.keras_model.objective import Objective
 
 
@@ -45,14 +45,14 @@ class StepFunctions:
         """The sums over no part at all. Of zeros that are not given TensorFlow makes constants, which stay for good."""
         return {
             "gradients": [tf.fill(each.shape, tf.cast(zero, each.dtype)) for each in self._weights],
-            "moves": Moves(self.model).none(),
+            "moves": StatisticsChange(self.model).zeros(),
             "losses": tf.zeros((1 + self.objective.num_losses,)),
         }
 
     def part(self, data: Any, shares: Any, sample_share: Any, sums: dict[str, Any]) -> dict[str, Any]:
         """One part of a batch: the sums with it added. Statistics are moved in the sums alone."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        model, moves = self.model, Moves(self.model)
+        model, moves = self.model, StatisticsChange(self.model)
         starts = moves.starts()
         with tf.GradientTape() as tape:
             y_pred = self._call(x, training=True)
@@ -63,7 +63,7 @@ class StepFunctions:
         model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return {
             "gradients": list(map(_added, sums["gradients"], gradients, self._weights)),
-            "moves": moves.undone(starts, sums["moves"], sample_share),
+            "moves": moves.undo(starts, sums["moves"], sample_share),
             "losses": sums["losses"] + tf.stack([loss, *values]),
         }
 
@@ -71,7 +71,7 @@ class StepFunctions:
         """The update of a batch in parts, and the logs."""
         unused = self._is_unused
         self.update([None if skip else each for each, skip in zip(sums["gradients"], unused, strict=True)])
-        Moves(self.model).apply(sums["moves"])
+        StatisticsChange(self.model).apply(sums["moves"])
         return self.report(sums["losses"], num_samples)
 
     def test_part(self, data: Any, shares: Any, sample_share: Any, losses: Any) -> Any:

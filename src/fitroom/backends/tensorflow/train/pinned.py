@@ -24,14 +24,14 @@ _AMPLE = 2
 """Times the size of an array: larger buffers are for others."""
 
 
-class Pinned(np.ndarray):
+class PinnedArray(np.ndarray):
     """An array in such memory; what is cut from it lies there as well."""
 
     memory: "PinnedMemory"
 
     def __array_finalize__(self, cut_from: Any) -> None:
         """Hand on where it lies."""
-        if isinstance(cut_from, Pinned):
+        if isinstance(cut_from, PinnedArray):
             self.memory = cut_from.memory
 
     def as_tensor(self) -> Any:
@@ -58,7 +58,7 @@ class PinnedMemory:
         self._lock = threading.Lock()
         self._total_bytes = 0
 
-    def copied(self, array: Any) -> Pinned | None:
+    def copied(self, array: Any) -> PinnedArray | None:
         """A copy of an array of the host, NumPy's or TensorFlow's; None where that cannot be."""
         numbers = _numbers_of(array)
         memory = None if numbers is None else self._take(numbers.nbytes)
@@ -67,7 +67,7 @@ class PinnedMemory:
         # Views of an array may outlive it, but all of them hold on to this.
         held = (c_char * numbers.nbytes).from_address(memory.address)
         weakref.finalize(held, self._give_back, memory).atexit = False
-        pinned: Pinned = np.frombuffer(held, numbers.dtype).reshape(numbers.shape).view(Pinned)
+        pinned: PinnedArray = np.frombuffer(held, numbers.dtype).reshape(numbers.shape).view(PinnedArray)
         pinned.memory = self
         np.copyto(pinned, numbers)
         return pinned

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.train.captured import let_go_with
+from fitroom.backends.tensorflow.train.captures import release_with
 
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 """What can be done with a variable without changing it."""
@@ -67,7 +67,7 @@ class Program:
     def _traced(self, arguments: tuple[Any, ...]) -> Any:
         run = self._run if len(self._known) < _SIZES_APART else self._run_any
         concrete = run.get_concrete_function(*arguments)
-        let_go_with(self, concrete.graph)
+        release_with(self, concrete.graph)
         return concrete
 
     def _found(self, arguments: tuple[Any, ...]) -> list[Any]:

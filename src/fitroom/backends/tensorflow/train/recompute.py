@@ -1,4 +1,4 @@
-"""Segments that TensorFlow computes again in the backward pass, in graph mode and jitted."""
+"""Segments that TensorFlow recomputes in the backward pass, in graph mode and jitted."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,9 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python.xla import optimization_barrier  # no public name
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext  # no public name tells who will compile
 
-from fitroom.backends.tensorflow.train.captured import until_let_go
-from fitroom.keras_model.segment import Run, SegmentVariables
-from fitroom.keras_model.state import HeldBack
+from fitroom.backends.tensorflow.train.captures import hold_until_released
+from fitroom.keras_model.segmented_call import Run, SegmentVariables
+from fitroom.keras_model.state import IsolatedScope
 
 _SCOPE = "recomputed"
 _RECOMPUTED = re.compile(rf"(?:^|/){_SCOPE}(?:_\d+)?/")
@@ -28,10 +28,10 @@ def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariabl
     """
     owned = (*variables.trainable, *variables.non_trainable, *variables.seeds)
     num_inputs, num_sources = len(inputs), len(inputs) + len(variables.trainable)
-    place = until_let_go(run=run, owned=owned, before=())
+    place = hold_until_released(run=run, owned=owned, before=())
 
     def outputs_of(given: Sequence[Any], others: _Values) -> tuple[list[Any], _Values]:
-        with HeldBack([*zip(place.owned, given[num_inputs:], strict=True), *others]) as scope:
+        with IsolatedScope([*zip(place.owned, given[num_inputs:], strict=True), *others]) as scope:
             outputs = place.run(given[:num_inputs])
         return outputs, scope.changes
 

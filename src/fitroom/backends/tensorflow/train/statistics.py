@@ -1,7 +1,8 @@
-"""How far the parts of a batch move its statistics, such as BatchNormalization's.
+"""How much the micro-batches of a batch change statistics, such as BatchNormalization's.
 
-Each part moves them from where they were before the batch, and is then undone: what adds up are the moves, times the
-part's samples over the batch's. There are many small ones, so that all of one dtype are added up as one vector.
+Each micro-batch changes them from their values before the batch, and the change is then undone: what adds up are the
+changes, times the micro-batch's samples over the batch's. There are many small ones, so that all of one dtype are added
+up as one vector.
 """
 
 from collections.abc import Sequence
@@ -12,25 +13,25 @@ import tensorflow as tf
 from fitroom.keras_model.state import forward_state
 
 
-class Moves:
-    """The statistics of one model. Its methods can be traced."""
+class StatisticsChange:
+    """The change of one model's statistics. Its methods can be traced."""
 
     def __init__(self, model: Any) -> None:
         self._groups: dict[Any, list[Any]] = {}
-        for variable in forward_state(model).moved:
+        for variable in forward_state(model).statistics:
             self._groups.setdefault(variable.value.dtype, []).append(variable.value)
 
-    def none(self) -> list[Any]:
-        """The sum over no part: a vector for each dtype."""
+    def zeros(self) -> list[Any]:
+        """The sum over no micro-batch: a vector for each dtype."""
         sizes = {dtype: sum(map(_size, group)) for dtype, group in self._groups.items()}
         return [tf.zeros((size,), dtype) for dtype, size in sizes.items()]
 
     def starts(self) -> list[list[Any]]:
-        """Where they are before a part."""
+        """The values before a micro-batch."""
         return [[each.read_value() for each in group] for group in self._groups.values()]
 
-    def undone(self, starts: Sequence[Sequence[Any]], moves: Sequence[Any], sample_share: Any) -> list[Any]:
-        """Bring them back to their starts; the sum with this part's moves."""
+    def undo(self, starts: Sequence[Sequence[Any]], moves: Sequence[Any], sample_share: Any) -> list[Any]:
+        """Restore the values from before a micro-batch; returns the sum with its changes."""
         sums = []
         for group, start, sofar in zip(self._groups.values(), starts, moves, strict=True):
             outcomes = [each.read_value() for each in group]
@@ -45,7 +46,7 @@ class Moves:
         return sums
 
     def apply(self, moves: Sequence[Any]) -> None:
-        """Move them by a whole batch."""
+        """Apply the change of a whole batch."""
         for group, vector in zip(self._groups.values(), moves, strict=True):
             for variable, flat in zip(group, tf.split(vector, list(map(_size, group))), strict=True):
                 value = tf.reshape(flat, variable.shape)

@@ -8,25 +8,33 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.device import release
-from fitroom.backends.tensorflow.train.host import HOST, as_tensors, concatenate, cut, first_part, is_of_arrays, on_host
+from fitroom.backends.tensorflow.train.host import (
+    HOST,
+    as_tensors,
+    concatenate,
+    first_micro_batch,
+    is_of_arrays,
+    on_host,
+    split_batch,
+)
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.backends.tensorflow.train.programs import Program
 from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.rollback import Transaction
-from fitroom.backends.tensorflow.train.transfer import Feed
-from fitroom.backends.tensorflow.train.trial import may_run_out, undone
+from fitroom.backends.tensorflow.train.transfer import Transfer
+from fitroom.backends.tensorflow.train.trial import may_run_out, run_undone
 from fitroom.batch import Batch, StepName
 from fitroom.errors import ModelError
 from fitroom.keras_model.build import build
-from fitroom.keras_model.compile_choice import MadeWith
-from fitroom.keras_model.losses import is_kerass
+from fitroom.keras_model.jit_choice import TrainingSetup
+from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
-from fitroom.keras_model.outputs import join, join_parts
+from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 SMALL_BYTES = 16 * 2**20
-"""As much may lie twice on the device during a step: Keras's own, in which old weights are held beside activations."""
+"""Up to this size Keras's own step is run, in which old weights are held beside activations."""
 
 _TRAINING = ("train_step", "gradients", "part")
 """Functions that run the model in training."""
@@ -50,25 +58,25 @@ class TensorFlowStepper:
         self._jit = jit
         self._programs: dict[tuple[str, bool], Program] = {}
         self._most_samples = 0
-        """At once in training so far: programs may be for any number."""
+        """The largest micro-batch in training so far: programs may be for any size."""
         self._most_tried = 0
-        """Samples at once that went well in graph mode, before they were jitted."""
+        """The largest micro-batch that went well in graph mode, before it was jitted."""
         self._trusted = 0
-        self._made_with: MadeWith | None = None
+        self._made_with: TrainingSetup | None = None
         self._can_train = False
         """Whether the variables that training needs are there."""
-        self._feed = Feed()
+        self._transfer = Transfer()
         self._changed_bytes = 0
         self._updates_in_place = False
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
-        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        """Why this step needs whole batches, or None where nothing is known against micro-batches."""
         return self.objective.why_whole(step)
 
     @property
     def holds(self) -> bool:
         """Whether it has programs, and they are still right for the model."""
-        return self._made_with is not None and self._made_with.holds_for(self.model)
+        return self._made_with is not None and self._made_with.matches(self.model)
 
     def trust(self, samples: int) -> None:
         """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
@@ -83,22 +91,22 @@ class TensorFlowStepper:
                 f"The model {self.model.name!r} is distributed over {num_devices} devices. Expected: one.",
                 hint="`model.fit` trains it as it is; make the model outside of the strategy's scope to train it here",
             )
-        if self._is_kerass("train_step") and is_of_arrays(batch):
+        if self._is_from_keras("train_step") and is_of_arrays(batch):
             build(self.model, batch)
         else:
             self._most_samples = batch.size
             self._program("train_step").changed(as_tensors(batch).data())
         changed = [*self.model.trainable_variables, *self.model.optimizer.variables]
         self._changed_bytes = sum(each.value.shape.num_elements() * each.value.dtype.size for each in changed)
-        self._feed.lead_to(self._card(), is_jitted=self._is_jitted)
-        self._made_with = MadeWith(self.model)
+        self._transfer.set_device(self._card(), is_jitted=self._is_jitted)
+        self._made_with = TrainingSetup(self.model)
         self._can_train = True
 
     def _prepare_test(self, batch: Batch) -> None:
         """Make weights and variables of metrics. Keras, too, makes none of the optimizer's to evaluate."""
         if self._made_with is None:
             self._program("test_step").changed(as_tensors(batch).data())
-            self._made_with = MadeWith(self.model)
+            self._made_with = TrainingSetup(self.model)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
@@ -107,9 +115,9 @@ class TensorFlowStepper:
         self._try_in_graph(batch, min(micro_batch, batch.size))
         with Transaction() as transaction:
             if micro_batch < batch.size:
-                return self._train_cut(transaction, batch, micro_batch)
-            data = next(self._feed.parts(batch, [batch], micro_batch)).data()
-            if not self._is_kerass("train_step"):
+                return self._train_in_micro_batches(transaction, batch, micro_batch)
+            data = next(self._transfer.parts(batch, [batch], micro_batch)).data()
+            if not self._is_from_keras("train_step"):
                 return dict(self._update(transaction, "train_step", data))
             if self._changed_bytes <= SMALL_BYTES:
                 return dict(transaction.run(self._program("train_step"), data))
@@ -120,7 +128,7 @@ class TensorFlowStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         self._prepare_test(batch)
-        self._feed.coming.next_after(batch)
+        self._transfer.queue.next_after(batch)
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
@@ -138,15 +146,15 @@ class TensorFlowStepper:
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
-        self._feed.coming.next_after(batch)
-        parts, found = cut(batch, micro_batch), []
+        self._transfer.queue.next_after(batch)
+        parts, found = split_batch(batch, micro_batch), []
         with Transaction() as transaction:
             for part in parts:
                 outputs = transaction.run(self._program("predict_step"), as_tensors(part).data())
                 found.append(keras.tree.map_structure(on_host, outputs))
         if self._made_with is None:
-            self._made_with = MadeWith(self.model)
-        return join_parts(found, [part.size for part in parts], concatenate)
+            self._made_with = TrainingSetup(self.model)
+        return join_micro_batches(found, [part.size for part in parts], concatenate)
 
     def join(self, outputs: Sequence[Any]) -> Any:
         """The outputs of several batches of `predict`."""
@@ -154,16 +162,16 @@ class TensorFlowStepper:
 
     def prefetch(self, batch: Batch) -> Batch:
         """The batch where its parts are brought to the card from, one by one."""
-        return self._feed.expect(batch)
+        return self._transfer.expect(batch)
 
     def pause(self) -> None:
-        """Give back what was sent to the card for a batch that does not come."""
-        self._feed.end()
+        """Give back what was transferred to the card for a batch that does not come."""
+        self._transfer.end()
 
     def forget(self) -> None:
         """Drop compiled programs. Gradients live between them only, while a step runs."""
         self._programs.clear()
-        self._feed.drop()
+        self._transfer.drop()
         self._trusted = 0
         self._most_samples = 0
         self._updates_in_place = False
@@ -171,23 +179,23 @@ class TensorFlowStepper:
     def _try_in_graph(self, batch: Batch, samples: int) -> None:
         """Have a step that is too large run out of memory here, where it does no harm, rather than jitted."""
         most = max(self._most_tried, self._trusted)
-        if not self._is_jitted or samples <= most or not self._is_kerass("train_step"):
+        if not self._is_jitted or samples <= most or not self._is_from_keras("train_step"):
             return
         if may_run_out(self.model, samples):
-            part = as_tensors(first_part(batch, samples))
-            with undone() as transaction:
-                beside = self._feed.beside(part)
+            part = as_tensors(first_micro_batch(batch, samples))
+            with run_undone() as transaction:
+                beside = self._transfer.beside(part)
                 transaction.run(self._program("gradients", may_jit=False), part.unpacked())
                 del beside
             del self._programs["gradients", False]
             release()  # what the graph keeps would lie where XLA wants all its memory in one piece
         self._most_tried = samples
 
-    def _train_cut(self, transaction: Transaction, batch: Batch, micro_batch: int) -> dict[str, Any]:
+    def _train_in_micro_batches(self, transaction: Transaction, batch: Batch, micro_batch: int) -> dict[str, Any]:
         parts = self._parts(batch, micro_batch, "train_step")
-        number = self._feed.number
+        number = self._transfer.number
         sums = transaction.run(self._program("nothing_yet", may_jit=False), number(np.float32(0)))
-        fed = self._feed.parts(batch, parts, micro_batch)
+        fed = self._transfer.parts(batch, parts, micro_batch)
         for shares in self._shares(transaction, parts):
             sums = transaction.run(self._program("part"), next(fed).unpacked(), *map(number, shares), sums)
         return dict(self._update(transaction, "finish", sums, number(np.int32(batch.size))))
@@ -204,7 +212,7 @@ class TensorFlowStepper:
     def _parts(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
         self.objective.check_can_cut(step)
         self.objective.try_losses(batch, self.predict)
-        return cut(batch, micro_batch)
+        return split_batch(batch, micro_batch)
 
     def _shares(self, transaction: Transaction, parts: Sequence[Batch]) -> Iterator[tuple[Any, Any]]:
         """The share of each part in the losses, and in the samples."""
@@ -244,5 +252,24 @@ class TensorFlowStepper:
         slots = [] if optimizer is None else optimizer.variables
         return [*self.model.variables, *slots, *self.model.metrics_variables]
 
-    def _is_kerass(self, method: str) -> bool:
-        return is_kerass(getattr(type(self.model), method))
+    def _is_from_keras(self, method: str) -> bool:
+        return is_from_keras(getattr(type(self.model), method))
+
+
+_CACHE_NAME = "_fitroom_steppers"
+
+
+def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> TensorFlowStepper:
+    """The stepper of an earlier training with the same settings, if its programs still fit the model; else a new one.
+
+    Compiling the programs of a stepper takes a minute where XLA does it.
+    """
+    # The cache is with the model, which steppers refer to: a table elsewhere would keep both for good. It is set past
+    # Keras, which tracks all that is set on a model.
+    cached: dict[Any, TensorFlowStepper] = model.__dict__.setdefault(_CACHE_NAME, {})
+    for asked in [asked for asked, stepper in cached.items() if not stepper.holds]:
+        del cached[asked]
+    if (jit, remat) not in cached:
+        cached[jit, remat] = TensorFlowStepper(model, jit=jit, remat=remat)
+    cached[jit, remat].trust(0)
+    return cached[jit, remat]

@@ -1,4 +1,4 @@
-"""What a program is given, on the card before the program is called.
+"""Transfers to the card: what a program is given is copied before the program is called.
 
 TensorFlow copies to the card when a program is called, and has each copy wait for all that the card was given to do
 before. So the card has nothing to do while the copy is made and the program launched, every time. Here threads copy the
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.prefetch import PrefetchQueue
-from fitroom.backends.tensorflow.train.host import HOST, as_tensor, as_tensors, first_part
+from fitroom.backends.tensorflow.train.host import HOST, as_tensor, as_tensors, first_micro_batch
 from fitroom.backends.tensorflow.train.pinned import PinnedMemory, card_in_use
 from fitroom.batch import Batch, leaves
 
@@ -23,19 +23,19 @@ _MOST_NUMBERS = 1000
 """Masks make other shares of every batch."""
 
 
-class Feed:
-    """The way to one device; with None for it, all stays on the host until a program takes it."""
+class Transfer:
+    """Copies micro-batches to one device ahead of their use; without a device all stays on the host."""
 
     def __init__(
         self, device: str | None = None, pinned: PinnedMemory | None = None, *, is_jitted: bool = True
     ) -> None:
         self.device, self._pinned, self._is_jitted = device, pinned, is_jitted
-        self.coming = PrefetchQueue()
-        self._copy: _Copy | None = None
+        self.queue = PrefetchQueue()
+        self._copy: _MicroBatchCopy | None = None
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], Any] = {}
 
-    def lead_to(self, device: str | None, *, is_jitted: bool) -> None:
-        """Be the way to this device from now on."""
+    def set_device(self, device: str | None, *, is_jitted: bool) -> None:
+        """Transfer to this device from now on."""
         card = None if device is None else card_in_use()
         self.device, self._pinned = device, None if card is None else PinnedMemory(card.allocate)
         self._is_jitted = is_jitted
@@ -44,24 +44,24 @@ class Feed:
         """The batch as the host should hold it until its turn comes, after those that were expected before."""
         with contextlib.suppress(tf.errors.ResourceExhaustedError, MemoryError):
             batch = batch.map(self._held)
-        self.coming.add(batch)
+        self.queue.add(batch)
         return batch
 
     def parts(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
-        """The parts, from the device where they are there; while one is worked on the next is on its way."""
+        """The micro-batches, on the device where they were copied; while one is computed the next is copied."""
         for number, part in enumerate(parts):
             fed = as_tensors(self.take(batch, number, part))
             if number + 1 < len(parts):
                 self.start(batch, number + 1, parts[number + 1])
-            elif (following := self.coming.next_after(batch)) is not None and self.device is not None:
-                self.start(following, 0, first_part(following, micro_batch))
+            elif (following := self.queue.next_after(batch)) is not None and self.device is not None:
+                self.start(following, 0, first_micro_batch(following, micro_batch))
             yield fed
 
     def start(self, batch: Batch, number: int, part: Batch) -> None:
         """Begin to copy a part, the one of this number in its batch, beside what the card is given to do next."""
         self.drop()
         if self.device is not None and _is_dense(part := as_tensors(part)):
-            self._copy = _Copy(batch, number, part.map(self._on_its_way))
+            self._copy = _MicroBatchCopy(batch, number, part.map(self._on_its_way))
 
     def take(self, batch: Batch, number: int, part: Batch) -> Batch:
         """The part on the device if it was copied, else as it is."""
@@ -83,7 +83,7 @@ class Feed:
         if key not in self._numbers:
             if len(self._numbers) >= _MOST_NUMBERS:
                 self._numbers.clear()
-            self._numbers[key] = _copied(tf.constant(value), self.device)
+            self._numbers[key] = _copy(tf.constant(value), self.device)
         return self._numbers[key]
 
     def beside(self, part: Batch) -> Batch | None:
@@ -91,7 +91,7 @@ class Feed:
         device = self.device
         if device is None or not _is_dense(part):
             return None
-        return part.map(lambda array: _copied(_twin(array), device))
+        return part.map(lambda array: _copy(_share_memory(array), device))
 
     def drop(self) -> None:
         """Give back what was copied and not taken."""
@@ -101,12 +101,12 @@ class Feed:
 
     def end(self) -> None:
         """No batch follows."""
-        self.coming.clear()
+        self.queue.clear()
         self.drop()
 
-    def _on_its_way(self, array: Any) -> "_Here | _Arriving":
+    def _on_its_way(self, array: Any) -> "_OnHost | _ArrayCopy":
         assert self.device is not None, "asked before"
-        return _Here(array) if self._stays(array.dtype) else _Arriving(array, self.device)
+        return _OnHost(array) if self._stays(array.dtype) else _ArrayCopy(array, self.device)
 
     def _stays(self, dtype: Any) -> bool:
         """Whether it belongs on the host: of whole numbers of 32 bits a graph would fetch back what lies on the card,
@@ -118,7 +118,7 @@ class Feed:
         return as_tensor(array) if pinned is None else pinned
 
 
-class _Copy:
+class _MicroBatchCopy:
     """A part on its way."""
 
     def __init__(self, batch: Batch, number: int, arriving: Batch) -> None:
@@ -133,7 +133,7 @@ class _Copy:
         return self._arriving.map(lambda array: array.arrived()) if has_room else None
 
 
-class _Here:
+class _OnHost:
     """An array that stays where it is."""
 
     def __init__(self, array: Any) -> None:
@@ -144,12 +144,12 @@ class _Here:
         return self._array
 
 
-class _Arriving(threading.Thread):
+class _ArrayCopy(threading.Thread):
     """An array on its way."""
 
     def __init__(self, array: Any, device: str) -> None:
         super().__init__(name="fitroom copy")
-        self._array, self._device = _twin(array), device
+        self._array, self._device = _share_memory(array), device
         self._copied: Any = None
         self._has_begun = threading.Event()
         self.start()
@@ -160,7 +160,7 @@ class _Arriving(threading.Thread):
         # Whoever waits for this goes on when this thread lets go of Python, which is within TensorFlow.
         self._has_begun.set()
         with contextlib.suppress(tf.errors.ResourceExhaustedError):  # the step itself may have room, or tells
-            self._copied = _copied(self._array, self._device)
+            self._copied = _copy(self._array, self._device)
         self._array = None
 
     def arrived(self) -> Any:
@@ -169,7 +169,7 @@ class _Arriving(threading.Thread):
         return self._copied
 
 
-def _twin(tensor: Any) -> Any:
+def _share_memory(tensor: Any) -> Any:
     """The same memory of the host. A tensor holds on to what was copied of it for as long as it lives itself."""
     if not tensor.device.endswith(HOST):
         return tensor
@@ -177,7 +177,7 @@ def _twin(tensor: Any) -> Any:
         return tf.raw_ops.Identity(input=tensor)
 
 
-def _copied(tensor: Any, device: str) -> Any:
+def _copy(tensor: Any, device: str) -> Any:
     """On the device. By an operation: while it waits for the card other threads run Python, unlike with `_copy`."""
     with tf.device(device):
         if tensor.dtype.is_bool:

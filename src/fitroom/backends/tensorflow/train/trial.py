@@ -20,18 +20,18 @@ _STEP_PER_OUTPUTS = 3
 _BYTES = 4
 
 
-class _Undone(Exception):  # noqa: N818 - no error: what it ends went well
+class _Undo(Exception):  # noqa: N818 - no error: what it ends went well
     """Has a transaction put everything back."""
 
 
 @contextmanager
-def undone() -> Iterator[Transaction]:
+def run_undone() -> Iterator[Transaction]:
     """A transaction of which nothing stays."""
     try:
         with Transaction() as transaction:
             yield transaction
-            raise _Undone
-    except _Undone:
+            raise _Undo
+    except _Undo:
         pass
 
 

@@ -9,14 +9,12 @@ from fitroom.backends.torch.trace.platform import cuda
 from fitroom.backends.torch.trace.step import RecordedSteps, predict_steps, training_steps
 from fitroom.backends.torch.trace.symbolic import fake_device
 from fitroom.batch import micro_batch_sizes
-from fitroom.cards.catalogue import Card
+from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cards.overhead import context_bytes
-from fitroom.cards.vendor import check_nvidia
 from fitroom.errors import BackendError
 from fitroom.keras_model.layers import cudnn_loops_note
-from fitroom.keras_model.prepared import prepared
-from fitroom.memory.allocators.replay import limit_for_all_bytes, replay, smallest_limit_bytes
-from fitroom.memory.allocators.requests import Requests
+from fitroom.keras_model.prepared import prepare_model
+from fitroom.memory.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.memory.timeline import Buffer, Timeline
 
@@ -45,7 +43,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         check_card(request.card)
     check_nvidia(request.card)
     parts = micro_batch_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
-    with prepared(model, request, lend_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
+    with prepare_model(model, request, borrow_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
         if request.training:
@@ -74,7 +72,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 
 def _in_the_long_run(requests: Requests, last_step: int, limit_bytes: int) -> int:
     """A limit that holds some steps more than were recorded, in a few processes."""
-    requests = requests.going_on(last_step, _MORE_STEPS)
+    requests = requests.extend(last_step, _MORE_STEPS)
     others = (requests.with_late_collections(seed) for seed in range(_PROCESSES))
     return limit_for_all_bytes([requests, *others], limit_bytes)
 

@@ -9,7 +9,7 @@ import torch
 from fitroom.backends.torch.trace.borrowed_variables import borrow_variables
 from fitroom.backends.torch.trace.zero_step import Observer, TorchStep
 from fitroom.cards.catalogue import Card
-from fitroom.cards.live import card_in_this_machine
+from fitroom.cards.nvml import find_live_gpu
 from fitroom.errors import BackendError
 
 _DEVICE = "cuda:0"
@@ -17,7 +17,7 @@ _DEVICE = "cuda:0"
 
 def check_card(card: Card) -> None:
     """Raise InputError where the card is not in this machine, BackendError where PyTorch does not see it."""
-    card_in_this_machine(card)
+    find_live_gpu(card)
     if not torch.cuda.is_available():
         raise BackendError(
             "PyTorch does not see the card in this machine.", hint="does `torch.cuda.is_available()` return True?"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.keras_model.layers import owners_of_slots, owners_of_variables
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.memory.timeline import Kind
 
 
@@ -24,7 +24,7 @@ def state_of(model: Any, *, training: bool) -> list[StateVariable]:
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]
     if training:
         owners |= owners_of_slots(model, owners)
-        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *helpers_of(model))]
+        groups += [("optimizer", optimizer.variables) for optimizer in (model.optimizer, *extra_optimizers(model))]
         groups += [("other", model.metrics_variables)]
     found: dict[int, StateVariable] = {}
     for kind, group in groups:

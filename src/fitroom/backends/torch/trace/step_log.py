@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fitroom.memory.allocators.requests import Requests
+from fitroom.memory.allocators.replay import Requests
 from fitroom.memory.timeline import Kind, Moment, Phase
 
 

@@ -13,14 +13,14 @@ from keras.src.backend.common import global_state  # no public name leads to wha
 from torch.autograd.graph import saved_tensors_hooks
 
 from fitroom.backends.torch.train.snapshot import Snapshot, random_state, use_random_state
-from fitroom.keras_model.segment import Recomputed, Run, SegmentVariables
-from fitroom.keras_model.state import HeldBack
+from fitroom.keras_model.segmented_call import RecomputeFunction, Run, SegmentVariables
+from fitroom.keras_model.state import IsolatedScope
 
 _CALL_STATE = ("current_call_ctx", "autocast_scope", "torch_device", "flash_attention", "global_seed_generator")
 """What Keras keeps for each thread and a layer may ask for while it is called."""
 
 
-def bind_recompute(model: Any) -> Recomputed:
+def bind_recompute(model: Any) -> RecomputeFunction:
     """`recompute_segment` bound to the PyTorch modules that a model holds."""
     wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
     return partial(recompute_segment, modules=[layer.module for layer in wrapped])
@@ -43,11 +43,11 @@ def recompute_segment(
     def segment(tensors: Sequence[Any]) -> list[Any]:
         if call:
             buffers = Snapshot([buffer for module in modules for buffer in module.buffers()])
-            with _in_call(call), HeldBack(before):
+            with _in_call(call), IsolatedScope(before):
                 outputs = run(tensors)
             buffers.restore()
             return outputs
-        with HeldBack() as scope:
+        with IsolatedScope() as scope:
             outputs = run(tensors)
         before.extend(_apply_changes(scope.changes))
         call.update(_call_state())

@@ -15,7 +15,7 @@ from fitroom.backends.signals import defer_signals
 from fitroom.backends.torch.train.snapshot import Snapshot, random_state, set_random_state
 from fitroom.backends.torch.train.updates import Updates
 from fitroom.errors import StateLostError
-from fitroom.keras_model.optimizers import helpers_of
+from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.state import forward_state
 
 _KERAS_SEED = "global_seed_generator"
@@ -29,12 +29,12 @@ class Rollback:
         self._updates = Updates()
         state = forward_state(model)
         wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
-        self._statistics = [variable._value for variable in state.moved]
+        self._statistics = [variable._value for variable in state.statistics]
         self._statistics += [buffer for layer in wrapped for buffer in layer.module.buffers()]
         self._other = [variable._value for variable in (*state.seeds, *model.metrics_variables)]
         self._draws_from_torch = bool(wrapped or state.seeds)
         """Modules of PyTorch take random numbers from its own generators, and so does a Dropout without a seed."""
-        self._helpers = helpers_of(model)
+        self._helpers = extra_optimizers(model)
         lasting = [*model.variables, *(v for optimizer in self._optimizers() for v in optimizer.variables)]
         passing = {id(tensor) for tensor in (*self._statistics, *self._other)}
         self._lasting = [variable._value for variable in lasting if id(variable._value) not in passing]

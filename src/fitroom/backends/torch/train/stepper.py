@@ -15,9 +15,9 @@ from fitroom.backends.torch.train.rollback import Rollback
 from fitroom.backends.torch.train.transfer import pin, put_on_device
 from fitroom.batch import Batch, StepName
 from fitroom.keras_model.build import build_from_few
-from fitroom.keras_model.losses import is_kerass
+from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
-from fitroom.keras_model.outputs import join, join_parts
+from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
@@ -96,7 +96,7 @@ class TorchStepper:
         self._set_mode(training=False)
         with rollback.all_or_nothing(), torch.no_grad():
             outputs = [self._outputs(part) for part in batch.micro_batches(micro_batch)]
-        return join_parts(outputs, [part.size for part in batch.micro_batches(micro_batch)])
+        return join_micro_batches(outputs, [part.size for part in batch.micro_batches(micro_batch)])
 
     def _outputs(self, part: Batch) -> Any:
         outputs = self.model.predict_step(self._put(part).data())
@@ -139,7 +139,7 @@ class TorchStepper:
         return parts
 
     def _has_keras_method(self, method: str) -> bool:
-        return is_kerass(getattr(type(self.model), method))
+        return is_from_keras(getattr(type(self.model), method))
 
     def _update(self) -> None:
         weights = self.model.trainable_weights

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from fitroom.backends.tensorflow.trace.graph.attribution import Attribution
-from fitroom.backends.tensorflow.trace.graph.convolution import PLAIN
 from fitroom.backends.tensorflow.trace.graph.copies import with_copies
-from fitroom.backends.tensorflow.trace.graph.grappler import names_of_outputs, optimised_graph
+from fitroom.backends.tensorflow.trace.graph.grappler import names_of_outputs, optimise_graph
 from fitroom.backends.tensorflow.trace.graph.program import Program, program_of
-from fitroom.backends.tensorflow.trace.graph.replay import Replayed, replay
+from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, replay
 from fitroom.backends.tensorflow.trace.graph.required import required_bytes
 from fitroom.backends.tensorflow.trace.graph.residents import Resident, residents_of
-from fitroom.backends.tensorflow.trace.graph.scratch import scratch_plan
+from fitroom.backends.tensorflow.trace.graph.scratch import PLAIN, scratch_plan
 from fitroom.backends.tensorflow.trace.graph.values import Held
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep
 from fitroom.cards.catalogue import Card
@@ -30,7 +29,7 @@ _ROOM_BYTES = 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphFound:
+class GraphEstimate:
     """A step's memory in graph mode."""
 
     timeline: Timeline
@@ -41,13 +40,13 @@ class GraphFound:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
+def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphEstimate:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
     residents = residents_of(step)
     program = step_program(step, residents, request.card)
     usual = {taken: _usual_process(program, residents, branch=taken) for taken in _branches(program)}
     branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)
-    return GraphFound(
+    return GraphEstimate(
         timeline=_timeline(largest, program, step, {each.name: each.variable for each in residents}),
         required_bytes=required_bytes(program, residents, scratch_plan, largest, branch=branch),
         typical_error=TYPICAL_ERROR,
@@ -57,7 +56,7 @@ def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphFound:
 
 def step_program(step: TensorFlowStep, residents: Sequence[Resident], card: Card | None) -> Program:
     """The step's program for the card, with what it leaves on it and what is held there while it runs."""
-    program = with_copies(program_of(optimised_graph(step, card)))
+    program = with_copies(program_of(optimise_graph(step, card)))
     if step.returns_gradients:
         names = names_of_outputs(step)
         program = replace(program, results=frozenset(each.index for each in program.operations if each.name in names))
@@ -67,7 +66,7 @@ def step_program(step: TensorFlowStep, residents: Sequence[Resident], card: Card
     return program
 
 
-def _usual_process(program: Program, residents: Sequence[Resident], *, branch: bool) -> Replayed:
+def _usual_process(program: Program, residents: Sequence[Resident], *, branch: bool) -> ReplayedStep:
     """Of a few processes, which all differ a little, the one whose peak is nearest to their mean."""
     processes = [
         replay(program, residents, scratch_plan, _ROOM_BYTES, branch=branch, seed=seed) for seed in range(_PROCESSES)
@@ -83,7 +82,7 @@ def _branches(program: Program) -> tuple[bool, ...]:
 
 
 def _timeline(
-    replayed: Replayed, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
+    replayed: ReplayedStep, program: Program, step: TensorFlowStep, variables: dict[str, StepVariable]
 ) -> Timeline:
     attribution = Attribution(program, variables, step.layer_paths, training=step.training)
     first_of_phase = {attribution.phase(each.index): at for at, each in reversed(list(enumerate(replayed.moments)))}

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.trace.graph.memory_rules import RECEIVE, SHARING, inputs_to_reuse, on_card
-from fitroom.backends.tensorflow.trace.graph.numbers import computed_number, constant_number
 from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
-from fitroom.backends.tensorflow.trace.graph.running_shapes import completed
+from fitroom.backends.tensorflow.trace.graph.running_values import complete_shape, compute_number, constant_number
 from fitroom.backends.tensorflow.trace.graph.tensor_lists import LIST_KERNELS
 from fitroom.backends.tensorflow.trace.graph.values import Held, Holdings, Value
 from fitroom.memory.allocators.best_fit import DoesNotFitError
@@ -100,7 +99,7 @@ class Kernels:
         self.holdings.release(old)
 
     def _plain(self, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
-        number = computed_number(operation, [value.number for value in inputs])
+        number = compute_number(operation, [value.number for value in inputs])
         outputs = [
             self._output(operation, slot, output, inputs, number) for slot, output in enumerate(operation.outputs)
         ]
@@ -133,7 +132,7 @@ class Kernels:
             self.holdings.hold(value.memory)
             known = output if output.num_elements is not None else value.output
             return Value(known, value.memory, value.number, value.variable)
-        output = completed(operation, output, inputs)
+        output = complete_shape(operation, output, inputs)
         if not output.size_bytes or not on_card(operation, output):
             return Value(output, None, number)
         for place in inputs_to_reuse(operation, slot):

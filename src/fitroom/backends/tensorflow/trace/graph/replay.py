@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fitroom.backends.tensorflow.trace.graph.executor import Executor
 from fitroom.backends.tensorflow.trace.graph.kernels import Kernels, Scratch
 from fitroom.backends.tensorflow.trace.graph.program import Operation, Program
-from fitroom.backends.tensorflow.trace.graph.residents import Resident, placed
+from fitroom.backends.tensorflow.trace.graph.residents import Resident, place_residents
 from fitroom.backends.tensorflow.trace.graph.values import Held, Holdings
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 
@@ -28,7 +28,7 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replayed:
+class ReplayedStep:
     """One step of a replay."""
 
     spans: tuple[Span, ...]
@@ -48,22 +48,22 @@ def replay(
     num_steady: int = STEADY_STEPS,
     seed: int = 0,
     strewn: bool = False,
-) -> Replayed:
+) -> ReplayedStep:
     """The memory of the steady step that takes most. Raises DoesNotFitError where the limit does not hold them all.
 
     `seed` is for one process of many; `strewn` has its variables lie a little differently, too.
     """
     allocator = BestFitAllocator(limit_bytes=limit_bytes)
     holdings = Holdings(allocator)
-    kernels = Kernels(holdings, scratch, placed(residents, holdings, random.Random(seed) if strewn else None))
+    kernels = Kernels(holdings, scratch, place_residents(residents, holdings, random.Random(seed) if strewn else None))
     executor = Executor(program, kernels, seed=seed)
     for _ in range(FIRST_STEPS):
         executor.run_step(lambda operation: None, branch=branch)
-    steps = [_watched_step(executor, branch=branch) for _ in range(num_steady)]
+    steps = [_watch_step(executor, branch=branch) for _ in range(num_steady)]
     return max(steps, key=lambda step: step.peak_bytes)
 
 
-def _watched_step(executor: Executor, *, branch: bool) -> Replayed:
+def _watch_step(executor: Executor, *, branch: bool) -> ReplayedStep:
     holdings = executor.kernels.holdings
     allocator = holdings.allocator
     moments: list[Operation] = []
@@ -81,4 +81,4 @@ def _watched_step(executor: Executor, *, branch: bool) -> Replayed:
     last = len(moments) - 1
     spans = [Span(held=held, first=held.first, last=until) for held, until in holdings.gone]
     spans += [Span(held=held, first=held.first, last=last) for held in holdings.live.values()]
-    return Replayed(spans=tuple(spans), moments=tuple(moments), peak_bytes=allocator.peak_bytes)
+    return ReplayedStep(spans=tuple(spans), moments=tuple(moments), peak_bytes=allocator.peak_bytes)

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from fitroom.backends.tensorflow.trace.graph.kernels import Scratch
 from fitroom.backends.tensorflow.trace.graph.program import Program
-from fitroom.backends.tensorflow.trace.graph.replay import Replayed, replay
+from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, replay
 from fitroom.backends.tensorflow.trace.graph.residents import Resident
 from fitroom.memory.allocators.best_fit import DoesNotFitError
 
@@ -25,7 +25,7 @@ _SMALL_BYTES = 2**20
 
 
 def required_bytes(
-    program: Program, residents: Sequence[Resident], scratch: Scratch, usual: Replayed, *, branch: bool
+    program: Program, residents: Sequence[Resident], scratch: Scratch, usual: ReplayedStep, *, branch: bool
 ) -> int:
     """The first of a few limits from the peak on under which replays find room for every request, and a margin.
 
@@ -42,7 +42,7 @@ def required_bytes(
     return int(peak_bytes * parts[0] * _MARGIN) + lost_bytes(usual)
 
 
-def lost_bytes(usual: Replayed) -> int:
+def lost_bytes(usual: ReplayedStep) -> int:
     """The most that small chunks have beyond what was asked for: in another process it may be as much again.
 
     A loop asks for the same sizes again and again, so that one chunk given away whole is one in each of its rounds. And

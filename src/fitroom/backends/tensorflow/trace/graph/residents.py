@@ -59,7 +59,9 @@ def _next_batch(size_bytes: int) -> Resident:
     return Resident(name="the next batch", variable=batch)
 
 
-def placed(residents: Sequence[Resident], holdings: Holdings, strewn: random.Random | None = None) -> dict[str, Held]:
+def place_residents(
+    residents: Sequence[Resident], holdings: Holdings, strewn: random.Random | None = None
+) -> dict[str, Held]:
     """Make the variables; the chunk behind each by its name. With `strewn`, small pieces between them, as it falls."""
     share_of_pieces = min(_PIECES / max(len(residents), 1), 1 / 3)
     zeros: dict[tuple[tuple[int, ...], str], Held] = {}

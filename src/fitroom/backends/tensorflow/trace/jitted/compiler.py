@@ -4,11 +4,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from fitroom.backends.tensorflow.trace.jitted.hlo import hlo_of
+from fitroom.backends.tensorflow.trace.jitted.attribution import TensorFlowScopes
+from fitroom.backends.tensorflow.trace.jitted.hlo import lower_step, normalise_program
 from fitroom.backends.tensorflow.trace.jitted.library import tensorflow_version
 from fitroom.backends.tensorflow.trace.jitted.parameters import arguments_of
-from fitroom.backends.tensorflow.trace.jitted.program import plain_program
-from fitroom.backends.tensorflow.trace.jitted.scopes import TensorFlowScopes
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.library import CompilerLibrary
@@ -25,12 +24,12 @@ _FORMAT = "8"
 """Raised when what is read from a dump changes, so that older entries of the cache are not found."""
 
 
-def compiled_timeline(step: TensorFlowStep, card: Card, library: CompilerLibrary) -> Timeline:
+def compile_timeline(step: TensorFlowStep, card: Card, library: CompilerLibrary) -> Timeline:
     """The step's memory as XLA lays it out for the card.
 
     The allocator's limit plays no part: TensorFlow does not tell XLA of it, which goes by the card's whole memory.
     """
-    program = plain_program(hlo_of(step))
+    program = normalise_program(lower_step(step))
     target = target_description(card, _limit_of_xla(card))
     names = json.dumps([sorted(step.layer_names), [(found.kind, found.layer) for found in step.variables]])
     key = cache.digest("tensorflow step", _FORMAT, str(library), tensorflow_version(), target, names, program)
@@ -38,7 +37,7 @@ def compiled_timeline(step: TensorFlowStep, card: Card, library: CompilerLibrary
         return Timeline.from_dict(cache.load(key))
     except (KeyError, TypeError, ValueError):
         pass  # not there, or not as we write it
-    timeline = _compiled(program, target, step, card, library)
+    timeline = _compile(program, target, step, card, library)
     cache.store(key, timeline.to_dict())
     return timeline
 
@@ -48,7 +47,7 @@ def _limit_of_xla(card: Card) -> int:
     return visible_bytes(card.memory_bytes) * 80 // 100
 
 
-def _compiled(program: bytes, target: str, step: TensorFlowStep, card: Card, library: CompilerLibrary) -> Timeline:
+def _compile(program: bytes, target: str, step: TensorFlowStep, card: Card, library: CompilerLibrary) -> Timeline:
     with tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "step").write_bytes(program)

@@ -3,13 +3,13 @@
 import importlib.metadata
 from dataclasses import dataclass, field
 
-from fitroom.backends.tensorflow.trace.jitted.compiler import compiled_timeline
-from fitroom.backends.tensorflow.trace.jitted.library import chosen_compiler, tensorflow_version
+from fitroom.backends.tensorflow.trace.jitted.compiler import compile_timeline
+from fitroom.backends.tensorflow.trace.jitted.hlo import trace_for_xla
+from fitroom.backends.tensorflow.trace.jitted.library import choose_compiler, tensorflow_version
 from fitroom.backends.tensorflow.trace.jitted.placement import block_bytes, train
 from fitroom.backends.tensorflow.trace.jitted.required import required_bytes
-from fitroom.backends.tensorflow.trace.jitted.tracing import as_jitted
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
-from fitroom.memory.allocators.best_fit import BestFitAllocator, rounded
+from fitroom.memory.allocators.best_fit import BestFitAllocator, round_up
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import Buffer, Timeline
@@ -22,7 +22,7 @@ OTHER_COMPILER_ERROR = 0.0208
 
 
 @dataclass(frozen=True, kw_only=True)
-class JittedFound:
+class JittedEstimate:
     """A jitted step's memory and how it was found."""
 
     timeline: Timeline
@@ -33,16 +33,16 @@ class JittedFound:
     notes: tuple[str, ...] = ()
 
 
-def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int) -> JittedFound:
+def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int) -> JittedEstimate:
     """The step as XLA lays it out for the card of the request."""
-    compiler = chosen_compiler()
-    timeline = compiled_timeline(as_jitted(step), request.card, compiler.library)
+    compiler = choose_compiler()
+    timeline = compile_timeline(trace_for_xla(step), request.card, compiler.library)
     block = block_bytes(step, timeline.peak_bytes)
     if step.sends_next:
         timeline = _with_next(timeline, step.batch_bytes)
     roomy = BestFitAllocator(limit_bytes=max(limit_bytes, 4 * timeline.peak_bytes))
     timeline = timeline.with_peak(max(timeline.peak_bytes, train(step, block, roomy)))
-    return JittedFound(
+    return JittedEstimate(
         timeline=timeline,
         required_bytes=required_bytes(step, block, timeline.peak_bytes, _sizes(request)),
         typical_error=NEAR_COMPILER_ERROR if compiler.near else OTHER_COMPILER_ERROR,
@@ -64,7 +64,7 @@ def _sizes(request: StepRequest) -> float:
 def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:
     """The same with the next batch on its way to the card."""
     end = len(timeline.moments) - 1
-    coming = Buffer(size_bytes=rounded(next_bytes), kind="input", layer=None, first=0, last=end)
+    coming = Buffer(size_bytes=round_up(next_bytes), kind="input", layer=None, first=0, last=end)
     return Timeline(buffers=(*timeline.buffers, coming), moments=timeline.moments)
 
 

@@ -27,7 +27,7 @@ class ChosenCompiler:
     notes: tuple[str, ...]
 
 
-def chosen_compiler() -> ChosenCompiler:
+def choose_compiler() -> ChosenCompiler:
     """The compiler in the folder made for TensorFlow, or else the one that is installed. Raises where there is none."""
     tensorflow = tensorflow_version()
     wanted = _near_version(tensorflow)

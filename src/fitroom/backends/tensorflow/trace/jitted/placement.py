@@ -10,7 +10,7 @@ it: so the block gets the place of a batch beside it, when that batch is done an
 from collections import Counter
 
 from fitroom.backends.tensorflow.trace.step import StepVariable, TensorFlowStep
-from fitroom.memory.allocators.best_fit import BestFitAllocator, rounded
+from fitroom.memory.allocators.best_fit import BestFitAllocator, round_up
 
 _STEADY_STEPS = 4
 _Like = tuple[tuple[int, ...], str]
@@ -18,7 +18,7 @@ _Like = tuple[tuple[int, ...], str]
 
 def block_bytes(step: TensorFlowStep, peak_bytes: int) -> int:
     """What of the peak is XLA's own: not variables, nor the batch."""
-    return peak_bytes - sum(rounded(variable.size_bytes) for variable in step.variables) - step.batch_bytes
+    return peak_bytes - sum(round_up(variable.size_bytes) for variable in step.variables) - step.batch_bytes
 
 
 def train(step: TensorFlowStep, block: int, allocator: BestFitAllocator) -> int:

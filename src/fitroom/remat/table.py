@@ -1,39 +1,39 @@
-"""A model's graph cut into stretches, with what each of them keeps, saves and computes again: for people to read."""
+"""A table of a model's segments, with what each of them keeps, saves and recomputes: for people to read."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fitroom.remat.choice import Choice
-from fitroom.remat.cover import Cover, stretch_costs
+from fitroom.remat.chooser import SegmentChooser
+from fitroom.remat.segmentation import Segmentation, list_segment_costs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Consecutive calls of layers; sizes and operations are of all samples."""
+class SegmentRow:
+    """One segment, recomputed or kept; sizes and operations are of all samples."""
 
     first: str
     last: str
     num_calls: int
     recomputed: bool
-    """Whether it is computed again in the backward pass; if not, all that it needs is kept."""
+    """Whether it is recomputed in the backward pass; if not, all that its backward pass needs is kept."""
 
     leaving: tuple[str, ...]
     """The layers whose outputs cross the cut at its end."""
 
     leaving_bytes: int
     saved_bytes: int
-    """What is not kept of it since it is recomputed."""
+    """What need not be kept, since it is recomputed."""
 
     backward_bytes: int
-    """What is there at once at its backward pass: what is kept of all before it, all that it needs, gradients."""
+    """In use at its backward pass: what is kept of all calls before it, all that it needs, and gradients."""
 
     operations: int
-    """How many are done a second time."""
+    """How many are recomputed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outline:
-    """All stretches of a model, for so many samples at once."""
+class SegmentTable:
+    """All segments of a model, for a micro-batch of `num_samples`."""
 
     model: str
     num_samples: int
@@ -42,7 +42,9 @@ class Outline:
     num_cuts: int
     """At how many places the search may cut."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[SegmentRow, ...]
+    """One row for each segment, recomputed or kept. The name is that of the JSON output."""
+
     peak_bytes: int
     """Of activations and their gradients."""
 
@@ -50,10 +52,10 @@ class Outline:
     """The same where nothing is recomputed."""
 
     smallest_peak_bytes: int
-    """The least that any choice of segments can do with."""
+    """The smallest peak of any chooser of segments."""
 
     operations: int
-    """How many are done a second time."""
+    """How many are recomputed."""
 
     forward_operations: int
 
@@ -63,16 +65,18 @@ class Outline:
         return {**asdict(self), "segments": segments}
 
 
-def outline_of(choice: Choice, cover: Cover, *, model: str, precision: str, num_samples: int) -> Outline:
-    """What a cover makes of a model."""
-    chain, graph = choice.chain, choice.graph
+def make_segment_table(
+    chooser: SegmentChooser, segmentation: Segmentation, *, model: str, precision: str, num_samples: int
+) -> SegmentTable:
+    """Make the table of one segmentation of a model."""
+    chain, graph = chooser.chain, chooser.graph
     names = [call.name for call in graph.calls]
-    stretches = []
-    for cost in stretch_costs(chain, cover.segments):
-        start, stop = cost.stretch.start, cost.stretch.stop
+    rows = []
+    for cost in list_segment_costs(chain, segmentation.segments):
+        start, stop = cost.segment.start, cost.segment.stop
         leaving = graph.leaving(start, stop) if stop < chain.num_calls else ()
-        stretches.append(
-            Stretch(
+        rows.append(
+            SegmentRow(
                 first=names[start],
                 last=names[stop - 1],
                 num_calls=stop - start,
@@ -84,16 +88,16 @@ def outline_of(choice: Choice, cover: Cover, *, model: str, precision: str, num_
                 operations=cost.operations * num_samples,
             )
         )
-    return Outline(
+    return SegmentTable(
         model=model,
         num_samples=num_samples,
         precision=precision,
         num_calls=chain.num_calls,
-        num_cuts=len(choice.search.boundaries) - 2,
-        stretches=tuple(stretches),
-        peak_bytes=cover.peak_bytes * num_samples,
+        num_cuts=len(chooser.search.boundaries) - 2,
+        stretches=tuple(rows),
+        peak_bytes=segmentation.peak_bytes * num_samples,
         plain_peak_bytes=chain.plain_peak_bytes * num_samples,
-        smallest_peak_bytes=choice.search.smallest_peak_bytes * num_samples,
-        operations=cover.operations * num_samples,
+        smallest_peak_bytes=chooser.search.smallest_peak_bytes * num_samples,
+        operations=segmentation.operations * num_samples,
         forward_operations=int(chain.operations.sum()) * num_samples,
     )

@@ -1,4 +1,4 @@
-"""Lets go of the variables of a traced function once nobody has it any more.
+"""Releases the variables that a traced function captured once the function is gone.
 
 TensorFlow keeps the graph of every function in which a `tf.custom_gradient` was traced, in a registry of gradients and
 for as long as the process lives; and a graph keeps the variables it captured. The update of every Keras optimizer has
@@ -11,27 +11,27 @@ from typing import Any
 
 import tensorflow as tf
 
-_PLACES: weakref.WeakKeyDictionary[Any, list[SimpleNamespace]] = weakref.WeakKeyDictionary()
+_HOLDERS: weakref.WeakKeyDictionary[Any, list[SimpleNamespace]] = weakref.WeakKeyDictionary()
 
 
-def let_go_with(owner: Any, graph: Any) -> None:
-    """When `owner` is gone, `graph` holds no variables. Nobody else may run it."""
-    weakref.finalize(owner, _let_go, graph).atexit = False
+def release_with(owner: Any, graph: Any) -> None:
+    """Have `graph` release its variables when `owner` is gone. Nobody else may run it."""
+    weakref.finalize(owner, _release, graph).atexit = False
 
 
-def until_let_go(**values: Any) -> SimpleNamespace:
-    """A place for what a gradient of our own refers to, which is kept as well: it is emptied with its graph."""
+def hold_until_released(**values: Any) -> SimpleNamespace:
+    """A holder for what a custom gradient refers to, which TensorFlow keeps too; it is emptied with its graph."""
     place = SimpleNamespace(**values)
     if not tf.executing_eagerly():
         graph = tf.compat.v1.get_default_graph()
         while (outer := getattr(graph, "outer_graph", None)) is not None and outer.building_function:
             graph = outer
-        _PLACES.setdefault(graph, []).append(place)
+        _HOLDERS.setdefault(graph, []).append(place)
     return place
 
 
-def _let_go(graph: Any) -> None:
+def _release(graph: Any) -> None:
     graph.function_captures.clear()
     _ = graph.captures  # a list of them is kept beside, and made anew when it is asked for
-    for place in _PLACES.pop(graph, ()):
+    for place in _HOLDERS.pop(graph, ()):
         vars(place).clear()
