@@ -58,6 +58,13 @@ def pytest_runtest_setup(item):
         pytest.skip(f"about {', '.join(names)}")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_behind():
+    """The models of one file are collected before the next."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""

@@ -130,6 +130,7 @@ def trained_with_dropout(kind, run_dir, *callbacks, **options):
     return model
 
 
+@pytest.mark.filterwarnings("ignore:The data ran out")
 @pytest.mark.parametrize("steps", [None, 3, 5])
 @pytest.mark.parametrize("kind", list(DATA))
 def test_a_run_stopped_between_epochs_drops_out_the_same_units(kind, steps, tmp_path):
@@ -417,6 +418,7 @@ class Paired(keras.Model):
             optimizer.apply(found, part.trainable_weights)
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")  # the loss of a step of the user's own
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="there a step has one optimizer's state")
 def test_further_optimizers_of_a_model_go_on_too(tmp_path):
     def trained_pair(run_dir, *callbacks, second=None):

@@ -206,6 +206,7 @@ def test_steps_per_execution_says_when_callbacks_are_called(steps):
         np.testing.assert_allclose(found[1][name], values, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Limiting", "ignore:The data ran out", "ignore:Your input ran out")
 def test_limits_for_short_runs_are_followed():
     def do():
         model, told = dense_net(), Told()

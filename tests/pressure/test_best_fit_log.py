@@ -15,7 +15,6 @@ LIMIT_MIB = 700
 REQUEST = re.compile(r"\[mem-debug\] (AllocateRaw|DeallocateRaw),[^,]*,(\d+),(0x[0-9a-f]+)")
 
 
-@pytest.mark.slow
 def test_a_real_log_of_requests_gives_the_same_bytes_in_use_and_the_same_failure():
     needs("tensorflow")
     run = subprocess.run(

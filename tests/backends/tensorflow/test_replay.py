@@ -58,6 +58,12 @@ def network(optimizer: str) -> keras.Model:
     return model
 
 
+@pytest.fixture(autouse=True)
+def memory_of_its_own():
+    """What earlier tests left behind is freed before one begins, and not while it measures."""
+    current_backend().release()
+
+
 def replayed(model: keras.Model) -> tuple[ReplayedStep, int]:
     """The step as it would run on the CPU, without scratch memory; and the bytes of variables."""
     request = StepRequest(batch_size=BATCH, card=find_card("T4"))
