@@ -6,5 +6,5 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 RESULTS = ROOT / "benchmarks" / "results"
 
-TEST_HELPERS = ROOT / "tests"
+TEST_HELPERS = ROOT / "tests" / "helpers"
 """Trainings that tests and benchmarks share, such as killed_run.py and pressure.py."""
