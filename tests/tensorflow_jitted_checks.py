@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import keras
 import pytest
 import tensorflow as tf
-from fitroom.backends.tensorflow.trace.estimate.jitted import compiler
 from keras import layers
 
 from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
+from fitroom.backends.tensorflow.trace.jitted import compiler
 from fitroom.backends.tensorflow.trace.jitted.estimate import JittedEstimate, jitted_timeline
 from fitroom.backends.tensorflow.trace.jitted.hlo import lower_step, normalise_program
 from fitroom.backends.tensorflow.trace.jitted.placement import train
