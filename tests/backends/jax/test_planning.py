@@ -5,7 +5,7 @@ import pytest
 
 import fitroom
 from fitroom.memory.step import NO_LIMIT_BYTES
-from fitroom.planning.max_batch import LargestBatch
+from fitroom.planning.largest_batch import LargestBatch
 from fitroom.planning.result import Plan
 from fitroom.planning.target import choose_target
 from fitroom.planning.variant import Variant
