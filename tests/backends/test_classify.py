@@ -248,6 +248,8 @@ def test_predicting_halves_what_does_not_fit_and_loses_no_picture():
 @pytest.mark.parametrize("activation", [None, "softmax"])
 def test_the_loss_of_an_evaluation_is_that_of_keras(activation):
     """Of pictures up to 255 as they are: logits so far apart that probabilities are 0."""
+    if activation == "softmax" and keras.config.backend() == "tensorflow":
+        pytest.xfail("there Keras computes the loss from the logits before a softmax, and ours is of probabilities")
     keras.utils.set_random_seed(0)
     inputs = keras.Input((32, 32, 3))
     model = keras.Model(inputs, layers.Dense(3, activation)(layers.GlobalAveragePooling2D()(inputs)))
