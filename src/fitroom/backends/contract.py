@@ -1,4 +1,4 @@
-"""What every backend offers. The rest of fitroom speaks to frameworks through this alone.
+"""What every backend offers. The rest of fitroom trains and traces through this alone.
 
 A backend is a package beside this file, named as Keras names it, with the same files in each: `backend.py` (the class),
 `device.py` (devices and readings), `out_of_memory.py` (recognising it), `limit.py` (less memory than there is, set

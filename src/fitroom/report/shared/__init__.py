@@ -1,1 +1,1 @@
-"""Pieces that every room uses: the terminal's surface, templates, charts, colours, words."""
+"""What the subjects of reports share: the terminal's surface, templates, charts, colours, words."""
