@@ -45,10 +45,10 @@ test-allocator: $(READY)
 	$(PYTEST) tests/pressure/allocator
 
 test-pressure: $(READY)
-	$(PYTEST) --numprocesses 6 --dist loadgroup --ignore tests/pressure/allocator tests/pressure
+	$(PYTEST) --numprocesses 6 --dist loadfile --ignore tests/pressure/allocator tests/pressure
 
 test-commands: $(READY)
-	$(PYTEST) --numprocesses 2 --dist loadgroup tests/commands
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/commands
 
 test-pages: $(READY)
 	$(PYTEST) tests/pages

@@ -1,6 +1,6 @@
 """Trains a new model again and again in one process; after each round prints MEMORY and the bytes that it has.
 
-python rounds.py ROUNDS
+python rounds.py ROUNDS [plain]      # plain: by `model.fit`, for comparison
 """
 
 import gc

@@ -21,7 +21,7 @@ WORDS = {
     "hostile": "hostile run folders and `.keras` files",
     "dirty": "dirty images",
     "memory": "out-of-memory errors, every sample counted",
-    "rounds": "trainings in one process, memory not growing",
+    "rounds": "trainings in one process, memory grows no more than in plain Keras",
     "misuse": "wrong calls, beside Keras",
 }
 

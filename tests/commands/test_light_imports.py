@@ -11,7 +11,7 @@ def test_tensorflow_is_not_imported_for_the_sake_of_data(backend, tmp_path):
     program = """
 import sys
 import keras, numpy as np
-from fitroom.train import randomness
+from fitroom.inputs import randomness
 from fitroom.inputs import source_of
 from fitroom.inputs.prefetch import prefetch
 

@@ -140,7 +140,7 @@ def test_every_card_of_the_catalogue_is_answered_for(run):
         (["--precision", "mixed_float61"], ["Unknown precision", "known are: auto, float32"]),
         (["--gpu", "RTX 3600"], ["Unknown GPU", "RTX 3060"]),
         (["--budget", "12 bananas"], ["12 bananas", "12GiB"]),
-        (["--gpu", "T4", "--probe"], ["--probe", "T4", "leave --probe out"]),
+        (["--gpu", "T4", "--probe"], ["--probe", "T4", "leave out --probe"]),
     ],
 )
 def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments, words):

@@ -144,7 +144,7 @@ def test_killed_twice_it_ends_bit_for_bit_the_same_through_both_stretches(place)
     again = fitroom(place, *command, "--run-dir", "runs/killed")
     assert (again.returncode, again.stdout.splitlines()[0]) == (
         0,
-        "The run in runs/killed is finished: there is nothing left to train.",
+        "The run in runs/killed is finished: nothing is left to train.",
     )
     other = fitroom(place, *command, "--run-dir", "runs/killed", "--batch-size", "16", "--no-augment")
     assert other.returncode == 1
@@ -304,7 +304,7 @@ def test_a_run_stays_on_its_backend_and_a_finished_one_as_it_is(place):
         assert "`KERAS_BACKEND=torch fitroom train --resume --run-dir kept` resumes it" in other.stderr
     make_finished(run)
     for same in (command, ("train", "--resume", "--run-dir", "kept"), (*command, "--backend", "pytorch")):
-        assert "nothing left to train" in fitroom(place, *same, backend="torch").stdout
+        assert "nothing is left to train" in fitroom(place, *same, backend="torch").stdout
     longer = fitroom(place, *command, "--epochs", "5", backend="torch")
     assert longer.returncode == 1
     assert "which is finished: it was started with --epochs 3; now it is --epochs 5" in longer.stderr

@@ -11,8 +11,6 @@ import pytest
 from pressure import SUM_OF_NUMBERS, trained
 from processes import needs
 
-pytestmark = pytest.mark.xdist_group("fit_under_pressure")  # its tests share what takes long
-
 NO_LIMIT_MB = 8000
 STRESSED, EPOCHS = range(3), 2
 

@@ -14,8 +14,6 @@ from picture_runs import TRAIN, make_pictures
 from pressure import limited
 from processes import ROOT, needs
 
-pytestmark = pytest.mark.xdist_group("fresh_process")  # its tests share what takes long
-
 SCRIPT = ROOT / "tests" / "helpers" / "scripts" / "memory_held.py"
 LIMIT_MB = 90
 NEVER, AT_SECOND = 9, 1

@@ -6,8 +6,6 @@ import pytest
 
 from processes import needs, run_python
 
-pytestmark = pytest.mark.xdist_group("tensorflow_placement")  # its tests share what takes long
-
 MIB = 2**20
 ROOMY_MIB = 2000
 KERNEL_MIB = 16

@@ -6,8 +6,6 @@ import pytest
 
 from processes import LIMITED_CPU, needs, run_python
 
-pytestmark = pytest.mark.xdist_group("updates_in_place")  # its tests share what takes long
-
 # Much weight and little else: room for the gradients, and then not for the update.
 
 ROOMY_MIB = 1000
