@@ -35,13 +35,13 @@ def test_the_pages_are_what_the_results_make_of_them(page):
 @pytest.mark.parametrize(
     ("file", "constant", "errors"),
     [
-        ("jax/trace.py", "COMPILED_ERROR", lambda: everything(column="jax")),
-        ("jax/trace.py", "OTHER_COMPILER_ERROR", lambda: everything("predicted_jax_0.10.2.jsonl")),
-        ("torch/trace.py", "TYPICAL_ERROR", lambda: held_out("torch")),
-        ("tensorflow/graph/estimate.py", "TYPICAL_ERROR", lambda: held_out("tensorflow-graph")),
-        ("tensorflow/jitted/estimate.py", "NEAR_COMPILER_ERROR", lambda: everything(column="tensorflow-jit")),
+        ("jax/trace/estimate.py", "COMPILED_ERROR", lambda: everything(column="jax")),
+        ("jax/trace/estimate.py", "OTHER_COMPILER_ERROR", lambda: everything("predicted_jax_0.10.2.jsonl")),
+        ("torch/trace/estimate.py", "TYPICAL_ERROR", lambda: held_out("torch")),
+        ("tensorflow/trace/graph/estimate.py", "TYPICAL_ERROR", lambda: held_out("tensorflow-graph")),
+        ("tensorflow/trace/jitted/estimate.py", "NEAR_COMPILER_ERROR", lambda: everything(column="tensorflow-jit")),
         (
-            "tensorflow/jitted/estimate.py",
+            "tensorflow/trace/jitted/estimate.py",
             "OTHER_COMPILER_ERROR",
             lambda: everything("predicted_tf_0.10.2.jsonl"),
         ),
