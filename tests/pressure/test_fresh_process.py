@@ -65,7 +65,7 @@ def runs(tmp_path_factory):
 def test_a_script_goes_on_in_a_fresh_process_to_the_result_of_one_that_was_not_held_up(runs):
     held = runs["held"]
     assert held.returncode == 0, held.stderr[-3000:]
-    assert "in a fresh one, with micro-batch 2 (restart 1 of at most 10)" in held.stderr
+    assert "in a fresh process with micro-batch 2 (restart 1 of at most 10)" in held.stderr
     assert "restart 2" not in held.stderr
     assert held.stdout == runs["undisturbed"].stdout
     assert "updates 4" in held.stdout
