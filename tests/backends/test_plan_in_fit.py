@@ -158,7 +158,7 @@ def test_a_plan_for_another_model_is_refused_and_the_difference_named():
         ({"backend": "other"}, "the other backend"),
         ({"batch_size": 256}, "batches of 256, and the data are in batches of 16"),
         ({"recipe": fitroom.Recipe(optimizer="lion")}, "optimizer 'lion', and the model is compiled with Adam"),
-        ({"recipe": fitroom.Recipe(image_size=12)}, r"pictures of 12 x 12, and the data are of shape \(6, 6, 3\)"),
+        ({"recipe": fitroom.Recipe(image_size=12)}, r"images of 12 x 12, and the data are of shape \(6, 6, 3\)"),
         ({"recipe": fitroom.Recipe(keras_accumulation=2)}, "keras_accumulation, which `fit` cannot"),
         ({"fallbacks": (fitroom.Recipe(remat=fitroom.Remat(segments=[("head", "tail")])),)}, "Unknown layer"),
     ],
