@@ -119,7 +119,7 @@ def test_a_function_is_told_the_classes_and_one_with_others_is_refused_with_both
     assert "Dense(3" in refused.value.hint
     with pytest.raises(InputError, match=r"takes.*Expected: colour images of 64 x 64"):
         network("tiny.py:four_classes", weights=None, classes=4, size=64)
-    with pytest.raises(InputError, match="is for models of keras.applications"):
+    with pytest.raises(InputError, match=r"is for models of keras\.applications"):
         network("tiny.py:make_model", weights="imagenet")
 
 
