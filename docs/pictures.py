@@ -19,9 +19,8 @@ from PIL import Image, ImageOps
 from rich.console import Console
 
 import fitroom
-from fitroom.models.source import ModelSource, load_model
-from fitroom.report.plan_plot import save_plan_plot
-from fitroom.report.plot import save_plot
+from fitroom.keras_model.loading.source import ModelSource, load_model
+from fitroom.report.save import save_estimate, save_plan
 
 IMAGES = Path(__file__).parent / "images"
 ESTIMATE = "fitroom estimate xception --image-size 299 --batch-size 64 --backend jax --gpu H200"
@@ -34,10 +33,10 @@ def main() -> None:
     model = load_model(ModelSource(text="xception", image_size=299))
     estimate = fitroom.estimate(model, 64, gpu="H200")
     terminal("estimate", ESTIMATE, estimate, width=92)
-    save_plot(estimate, IMAGES / "memory.svg")
+    save_estimate(estimate, IMAGES / "memory.svg")
     plan = fitroom.plan(model, 256, gpu="RTX 3060", precision="auto", input_dtype="uint8")
     terminal("plan", PLAN, plan, width=104)
-    save_plan_plot(plan, IMAGES / "frontier.svg")
+    save_plan(plan, IMAGES / "frontier.svg")
     flowers(kinds=5, each=8, size=96).save(IMAGES / "flowers.jpg", quality=80)
     report(Path("runs/demo/run/report.html"))
 

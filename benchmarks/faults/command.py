@@ -9,9 +9,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from harness.paths import SOURCE, TEST_HELPERS
+
+sys.path.insert(0, str(SOURCE))
+sys.path.insert(0, str(TEST_HELPERS))
+from picture_runs import environment as environment
+from picture_runs import make_pictures
+
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE.parent.parent / "src")]
-from picture_runs import environment, make_pictures  # noqa: E402
 
 TRAIN = (
     *("train", "pictures", "--model", "tiny.py:make_model", "--image-size", "32", "--batch-size", "8"),
@@ -21,7 +26,7 @@ BACKENDS = ("torch", "jax", "tensorflow")
 SECONDS = 240
 """After which a command hangs."""
 
-_UNFORESEEN = ("not foreseen", "Traceback (most recent call last)")
+_UNFORESEEN = ("this is unexpected", "Traceback (most recent call last)")
 
 
 class Hangs(Exception):  # noqa: N818
@@ -38,7 +43,7 @@ def place(folder: Path) -> Path:
 def fitroom(folder: Path, *arguments: str, backend: str, fault: Any = None, prefix: Any = ()) -> Any:
     """Run a command to its end, with a fault in it."""
     own = environment(backend) | {"FITROOM_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    paths = [str(HERE.parent.parent / "src"), str(HERE.parent.parent / "tests"), own.get("PYTHONPATH", "")]
+    paths = [str(SOURCE), str(TEST_HELPERS), own.get("PYTHONPATH", "")]
     own |= {"PYTHONPATH": os.pathsep.join(paths), "FAULT": json.dumps(fault)}
     command = [*prefix, sys.executable, str(HERE / "inject.py"), "fitroom", *arguments]
     try:

@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from command import Hangs, fitroom, place, unforeseen
-from outcome import Outcome
-
+from faults.command import Hangs, fitroom, place, unforeseen
+from faults.outcome import Outcome
 from sample_pictures import bad, good_but_odd
 
 COUNT = 100

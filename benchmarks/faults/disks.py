@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from command import TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
-from killing import _reference
-from outcome import Outcome
+from faults.command import TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
+from faults.killing import _reference
+from faults.outcome import Outcome
 
 _UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c")
 _COUNTS = {"fsync": 45, "replace": 40, "save": 3, "checkpoint": 9, "open": 60, "unlink": 40}
@@ -49,7 +49,11 @@ def fail_writing(folder: Path, backend: str, seed: int, outcome: Outcome) -> Non
     moments = random.Random(f"errors-{seed}")
     point = moments.choice(list(_COUNTS))
     run = folder / f"errors-{backend}-{seed}"
-    fault = {"point": point, "number": moments.randint(1, _COUNTS[point]), "what": moments.choice(("EIO", "ENOSPC"))}
+    fault: dict[str, Any] = {
+        "point": point,
+        "number": moments.randint(1, _COUNTS[point]),
+        "what": moments.choice(("EIO", "ENOSPC")),
+    }
     fault |= {"within": str(run), "mark": f"{run}-reached"}
     what = f"{fault['what']} in {point} {fault['number']} on {backend}"
     try:

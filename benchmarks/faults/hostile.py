@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from command import Hangs, fitroom, place, unforeseen
-from killing import _reference
-from outcome import Outcome
+from faults.command import Hangs, fitroom, place, unforeseen
+from faults.killing import _reference
+from faults.outcome import Outcome
 
 MARK = "code-was-run"
 EVIL = f"open({MARK!r}, 'w').close()\n\ndef make_model(classes=3, image_size=32):\n    raise SystemExit\n"
@@ -116,7 +116,10 @@ def _unsafe(run: Path) -> None:
 
 
 def _deep(name: str) -> Callable[[Path], None]:
-    return lambda run: (run / name).write_text("[" * 10**6) and None
+    def attack(run: Path) -> None:
+        (run / name).write_text("[" * 10**6)
+
+    return attack
 
 
 ATTACKS: dict[str, Callable[[Path], None]] = {
@@ -197,6 +200,10 @@ def _mutated(good: Path, file: Path, chance: random.Random) -> None:
     file.write_bytes(data[: chance.choice((len(data), chance.randrange(len(data))))])
 
 
+def _empty(good: Path, file: Path, chance: random.Random) -> None:
+    file.write_bytes(b"")
+
+
 MODELS: dict[str, Callable[[Path, Path, random.Random], None]] = {
     "a bomb of a config": _bomb("config.json"),
     "bomb of weights": _bomb("model.weights.h5"),
@@ -207,6 +214,6 @@ MODELS: dict[str, Callable[[Path, Path, random.Random], None]] = {
     "a config that is a list": lambda good, file, chance: _write(file, _members(good) | {"config.json": b"[]"}),
     "a config without end": lambda good, file, chance: _write(file, _members(good) | {"config.json": b"[" * 10**6}),
     "a layer of 2**40 units": _with_config(lambda config: config["config"]["layers"][-1]["config"].update(units=2**40)),
-    "an empty file": lambda good, file, chance: file.write_bytes(b"") and None,
+    "an empty file": _empty,
     **{f"a mutation, {number}": _mutated for number in range(6)},
 }

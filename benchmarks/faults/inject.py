@@ -12,6 +12,7 @@ import builtins
 import errno
 import importlib
 import importlib.abc
+import importlib.util
 import json
 import os
 import runpy
@@ -25,9 +26,9 @@ LIVES = {
     "scan": ("fitroom.data.scan", "look_at"),
     "evaluate": ("fitroom.classify.evaluation", "evaluate"),
     "export": ("fitroom.classify.evaluation", "publish"),
-    "report": ("fitroom.report.run_page", "write_report"),
-    "checkpoint": ("fitroom.train.run.checkpoint", "_write_one"),
-    "save": ("fitroom.train.run.durable", "_save"),
+    "report": ("fitroom.report.run.report", "write_report"),
+    "checkpoint": ("fitroom.runs.checkpoint", "_write_one"),
+    "save": ("fitroom.files.durable", "_save"),
 }
 _reached = 0
 
@@ -72,7 +73,7 @@ class Finder(importlib.abc.MetaPathFinder):
             run(loaded)
             setattr(loaded, function, at_the_point(getattr(loaded, function)))
 
-        spec.loader.exec_module = run_and_change  # type: ignore[method-assign]
+        spec.loader.exec_module = run_and_change  # type: ignore[assignment, method-assign]
         return spec
 
 

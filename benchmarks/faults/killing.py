@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from command import HERE, SECONDS, TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
-from outcome import Outcome
+from faults.command import HERE, SECONDS, TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
+from faults.outcome import Outcome
+from harness.paths import SOURCE, TEST_HELPERS
 
 POINTS = {"scan": 60, "fsync": 45, "replace": 40, "save": 3, "evaluate": 1, "export": 1, "report": 1, "checkpoint": 9}
 """Of a training, with about how often each is reached."""
 
-FIT = HERE.parent.parent / "tests" / "killed_run.py"
+FIT = TEST_HELPERS / "killed_run.py"
 
 
 def kill_train(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
@@ -58,11 +59,11 @@ def kill_fit(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
 
 
 def _fitted(run: Path, backend: str, fault: Any) -> tuple[int, Any, str]:
-    """A call of tests/killed_run.py: its exit code, its result and what it said."""
+    """A call of tests/helpers/killed_run.py: its exit code, its result and what it said."""
     kept = run.with_suffix(".json")
     if fault is None and kept.exists():
         return 0, json.loads(kept.read_text()), ""
-    paths = os.pathsep.join([str(HERE.parent.parent / "src"), str(FIT.parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(SOURCE), str(FIT.parent), os.environ.get("PYTHONPATH", "")])
     own = {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
     try:
         done = subprocess.run(

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from command import HERE, environment
-from outcome import Outcome
-
+from faults.command import HERE, environment
+from faults.outcome import Outcome
+from harness.paths import SOURCE
 from pressure import SUM_OF_NUMBERS, trained
 
 SAMPLES, UPDATES_AN_EPOCH, EPOCHS = 720, 3, 3
@@ -32,7 +33,7 @@ def run_out(folder: Path, backend: str, seed: int, outcome: Outcome, *, processe
             outcome.add(f"stress, seed {one}", problem, count=run["out_of_memory"])
 
 
-def _trained(seed: int) -> "dict[str, object] | str":
+def _trained(seed: int) -> "dict[str, Any] | str":
     try:
         return trained("stress", seed, EPOCHS)
     except (AssertionError, subprocess.TimeoutExpired) as error:
@@ -67,7 +68,7 @@ def _memory_by_round(backend: str, rounds: int, *arguments: str) -> "list[int] |
     own = environment(backend) | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(HERE / "rounds.py"), str(rounds), *arguments],
-        env=own | {"PYTHONPATH": str(HERE.parent.parent / "src")},
+        env=own | {"PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         timeout=3600,

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command import HERE, SECONDS, environment
-from outcome import Outcome
+from faults.command import HERE, SECONDS, environment
+from faults.outcome import Outcome
+from harness.paths import SOURCE
 
 
 def call_wrongly(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
     """All wrong calls on one backend, in a process of their own."""
-    own = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(HERE.parent.parent / "src")}
+    own = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(SOURCE)}
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / "misuse_calls.py"), str(folder)],

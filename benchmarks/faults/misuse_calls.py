@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -49,7 +50,8 @@ class FailingCallback(keras.callbacks.Callback):
         raise ZeroDivisionError("mine")
 
 
-CALLS = {
+fit: Any = fitroom.fit  # called wrongly on purpose
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "no data": ((), {}),
     "data of other lengths": ((X, Y[:5]), {}),
     "data of another shape": ((X[:, :3], Y), {}),
@@ -73,7 +75,7 @@ CALLS = {
     "NaN in the data": ((X * np.nan, Y), {}),
     "an argument that nobody knows": ((X, Y), {"batchsize": 8}),
 }
-OWN = {
+OWN: dict[str, dict[str, Any]] = {
     "a recipe that is a dict": {"recipe": {"micro_batch": 4}},
     "a plan that is not there": {"plan": FOLDER / "nowhere.json"},
     "a plan that is a number": {"plan": 3},
@@ -116,7 +118,7 @@ for what, (arguments, options) in CALLS.items():
     else:
         kerass = error_of(lambda: net().fit(*arguments, verbose=0, **options))  # noqa: B023
     model = net()
-    ours = error_of(lambda: fitroom.fit(model, *arguments, verbose=0, **options))  # noqa: B023
+    ours = error_of(lambda: fit(model, *arguments, verbose=0, **options))  # noqa: B023
     weights = model.get_weights()
     problem = problem_of(kerass, ours, model)
     if what == "NaN in the data":
@@ -126,7 +128,7 @@ for what, (arguments, options) in CALLS.items():
     print("TRIED", json.dumps([what, problem]), flush=True)
 for what, options in OWN.items():
     model = net()
-    ours = error_of(lambda: fitroom.fit(model, X, Y, verbose=0, **options))  # noqa: B023
+    ours = error_of(lambda: fit(model, X, Y, verbose=0, **options))  # noqa: B023
     is_told = isinstance(ours, fitroom.FitroomError) or (what == "a negative seed" and not isinstance(ours, VAGUE))
     problem = problem_of(None, ours, model) if is_told else f"{type(ours).__name__}: {str(ours)[:200]}"
     print("TRIED", json.dumps([what, problem]), flush=True)

@@ -27,19 +27,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-import command  # noqa: E402 - which finds the tests, too
-import dirty  # noqa: E402
-import disks  # noqa: E402
-import hostile  # noqa: E402
-import killing  # noqa: E402
-import memory  # noqa: E402
-import misuse  # noqa: E402
-import torn  # noqa: E402
-from outcome import Outcome  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from faults import command, dirty, disks, hostile, killing, memory, misuse, torn
+from faults.outcome import Outcome
+from harness.paths import RESULTS
 
-RESULTS = HERE.parent / "results" / "faults.jsonl"
+FILE = RESULTS / "faults.jsonl"
 Provoke = Callable[[Path, str, int, Outcome], None]
 KINDS: dict[str, list[Provoke]] = {
     "kills": [killing.kill_train, killing.kill_fit],
@@ -67,7 +60,7 @@ def main() -> None:
     parser.add_argument("--tries", default="", help="how many of a kind, over all backends: kills=100,torn=200")
     parser.add_argument("--backends", default=",".join(command.BACKENDS))
     parser.add_argument("--seed", type=int, default=int(time.time()), help="[default: another one each time]")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=FILE)
     arguments = parser.parse_args()
     wanted = {
         name: int(number) for name, _, number in (part.partition("=") for part in arguments.tries.split(",") if part)

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from command import HERE, SECONDS, TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
-from killing import _reference
-from outcome import Outcome
+from faults.command import HERE, SECONDS, TRAIN, Hangs, fitroom, left_over, place, state_of, unforeseen
+from faults.killing import _reference
+from faults.outcome import Outcome
+from harness.paths import SOURCE
 
 WAYS = ("gone", "empty", "cut", "zeros", "flipped", "swapped")
 
@@ -72,11 +73,11 @@ def tear_train(folder: Path, backend: str, seed: int, outcome: Outcome) -> None:
 def tear_fit(folder: Path, backend: str, seed: int, outcome: Outcome, *, count: int = 25) -> None:
     """Runs of `fitroom.fit`, finished or not, with torn files; all in one process, which is quick."""
     own = {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    from command import environment
+    from faults.command import environment
 
     done = subprocess.run(
         [sys.executable, str(HERE / "torn_fit.py"), str(folder / f"torn-fit-{backend}-{seed}"), str(seed), str(count)],
-        env=environment(backend) | own | {"PYTHONPATH": f"{HERE.parent.parent / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"},
+        env=environment(backend) | own | {"PYTHONPATH": f"{SOURCE}:{HERE.parent}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=SECONDS * 2,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from torn import tear_files
 
 import fitroom
+from faults.torn import tear_files
 
 warnings.simplefilter("ignore")
 FOLDER, SEED, COUNT = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -1,8 +1,9 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
 from fitroom import data as data
-from fitroom.backends.compile_choice import remember_choices as _remember_choices
 from fitroom.budget import Budget as Budget
+from fitroom.cards.catalogue import Card as Card
+from fitroom.cards.catalogue import find_card as find_card
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
 from fitroom.errors import FitroomError as FitroomError
@@ -15,24 +16,22 @@ from fitroom.errors import OutOfMemoryError as OutOfMemoryError
 from fitroom.errors import RunInterrupted as RunInterrupted
 from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
-from fitroom.estimating.cards import Card as Card
-from fitroom.estimating.cards import find_card as find_card
 from fitroom.estimating.estimate import estimate as estimate
-from fitroom.estimating.result import Estimate as Estimate
-from fitroom.estimating.timeline import Timeline as Timeline
+from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.memory.estimate import Estimate as Estimate
+from fitroom.memory.timeline import Timeline as Timeline
 from fitroom.planning.freeze import freeze as freeze
 from fitroom.planning.max_batch import MaxBatch as MaxBatch
 from fitroom.planning.max_batch import max_batch as max_batch
 from fitroom.planning.plan import plan as plan
 from fitroom.planning.result import Plan as Plan
 from fitroom.recipe import Recipe as Recipe
-from fitroom.remat.value import Remat as Remat
-from fitroom.report.run_record import Run as Run
-from fitroom.report.run_record import open_run as open_run
+from fitroom.recipe import Remat as Remat
+from fitroom.runs.run import Run as Run
+from fitroom.runs.run import open_run as open_run
 from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step
-
-__version__ = "0.1.0"
+from fitroom.version import __version__ as __version__
 
 _remember_choices()

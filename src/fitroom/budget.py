@@ -2,23 +2,24 @@
 
 from dataclasses import dataclass
 
+from fitroom.display import TextDisplay
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.units import format_bytes, parse_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(TextDisplay):
     """The bytes one device can give to training, and where the figure is from."""
 
     bytes: int
     """The limit for the framework's allocator."""
 
     source: str
-    """How it was found, for people."""
+    """How the figure was found, for people."""
 
     @classmethod
     def of(cls, value: "Budget | int | str | None" = None, *, backend: str | None = None) -> "Budget":
-        """The budget that `value` names.
+        """Make a budget from a size, a card's name or the live card.
 
         A number is bytes and "12GiB" a size: the allocator's limit as it stands. A card's name ("RTX 3060") is
         the card less what context and libraries take, which depends on `backend`. "live" or None is the first
@@ -37,21 +38,9 @@ class Budget:
             return cls(bytes=parse_bytes(value), source="given")
         return _of_text(value, backend)
 
-    def __str__(self) -> str:
-        from fitroom.report.facts import budget_words
-
-        return budget_words(self)
-
-    def _repr_html_(self) -> str:
-        """As a few lines, where a notebook shows it."""
-        from fitroom.report.facts import budget_words
-        from fitroom.report.notebook import facts_html
-
-        return facts_html({"budget": budget_words(self)})
-
 
 def _of_text(text: str, backend: str | None) -> Budget:
-    from fitroom.estimating.cards import find_card
+    from fitroom.cards.catalogue import find_card
 
     # Cards first: "3060" is a card people have, and no one trains in 3,060 bytes.
     try:
@@ -61,15 +50,15 @@ def _of_text(text: str, backend: str | None) -> Budget:
             return Budget(bytes=parse_bytes(text), source="given")
         except InputError:
             raise _not_a_budget(text, unknown.suggestions) from None
-    from fitroom.estimating.overhead import context_bytes
+    from fitroom.cards.overhead import context_bytes
 
     return _less_overhead(card.name, card.memory_bytes, context_bytes(card, backend))
 
 
 def _of_live_card(backend: str | None) -> Budget:
-    from fitroom.estimating.cards import Card, find_card
-    from fitroom.estimating.overhead import context_bytes
-    from fitroom.watch.nvml import live_gpus
+    from fitroom.cards.catalogue import Card, find_card
+    from fitroom.cards.nvml import live_gpus
+    from fitroom.cards.overhead import context_bytes
 
     gpus = live_gpus()
     if not gpus:

@@ -1,13 +1,13 @@
 """Every environment variable that fitroom reads for itself.
 
-    FITROOM_CACHE_DIR     where estimates, scans of folders, decoded pictures and compiled programs are kept; default:
+    FITROOM_CACHE_DIR     where estimates, scans of folders, decoded images and compiled programs are cached; default:
                           the user's cache folder
-    FITROOM_NO_CACHE      set to anything: neither read nor write them
-    FITROOM_RESTARTS      how many processes went before this one, of a command that goes on in a fresh one where memory
-                          stays taken; set by fitroom itself
+    FITROOM_NO_CACHE      set to anything: neither read nor write the cache
+    FITROOM_RESTARTS      how many processes of this command ran before this one, as it restarts where memory stays
+                          taken; set by fitroom itself
     FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
-`KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to others and are obeyed where they matter.
+`KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to the frameworks and are obeyed where they matter.
 """
 
 import os
@@ -17,13 +17,13 @@ RESTARTS = "FITROOM_RESTARTS"
 
 
 def restarts_so_far() -> int:
-    """How many processes of this command ended for want of memory, each followed by a fresh one."""
+    """How many processes of this command ran out of memory, each followed by a fresh one."""
     number = os.environ.get(RESTARTS, "")
     return int(number) if number.isdigit() else 0
 
 
 def cache_folder() -> Path | None:
-    """Where what was found out or compiled before is kept, or None where it is not to be kept."""
+    """The folder of cached estimates, scans, images and programs; None where caching is off."""
     if os.environ.get("FITROOM_NO_CACHE"):
         return None
     if folder := os.environ.get("FITROOM_CACHE_DIR"):
@@ -34,7 +34,7 @@ def cache_folder() -> Path | None:
 
 
 def tensorflow_compiler_folder() -> Path:
-    """Where the XLA compiler for TensorFlow's jitted steps is, if there is one."""
+    """The folder of the XLA compiler for TensorFlow's jitted steps; it may not exist."""
     if folder := os.environ.get("FITROOM_TF_COMPILER"):
         return Path(folder)
     import platformdirs

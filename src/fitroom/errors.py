@@ -10,9 +10,9 @@
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
     ├── HostMemoryError          the host has no memory for the next batch
     ├── NoRoomError              a step needs more memory than is free, found before it began
-    ├── StateLostError           a step failed where the model could not be brought back
+    ├── StateLostError           a step failed and the model could not be rolled back
     └── CompilerError            the XLA compiler refused, crashed or was killed
-    RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can go on; a SystemExit
+    RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can be resumed; a SystemExit
 
 Each says what happened and what was received in `message`; `hint` is the next thing to try. Both are in the text of the
 error, so that a plain traceback and a notebook show them:
@@ -26,10 +26,7 @@ error, so that a plain traceback and a notebook show them:
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from fitroom.recipe import Recipe
+from typing import Any, Literal
 
 
 class FitroomError(Exception):
@@ -65,15 +62,13 @@ class ModelError(InputError):
 class NothingFitsError(InputError):
     """No recipe brings a training step under the budget."""
 
-    def __init__(
-        self, message: str, *, smallest_bytes: int, recipe: "Recipe | None" = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, smallest_bytes: int, recipe: Any = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.smallest_bytes = smallest_bytes
-        """The smallest budget that is known to do."""
+        """The smallest budget that is known to be enough."""
 
         self.recipe = recipe
-        """The recipe that would do with it."""
+        """The `Recipe` that fits into it, or None."""
 
 
 class MissingExtraError(FitroomError):
@@ -96,22 +91,22 @@ class OutOfMemoryError(FitroomError):
     def __init__(self, message: str, *, hint: str | None = None, fresh_start: "FreshStart | None" = None) -> None:
         super().__init__(message, hint=hint)
         self.fresh_start = fresh_start
-        """How a fresh process may go on, or None where that would not help."""
+        """How a fresh process may resume, or None where that would not help."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FreshStart:
-    """What a fresh process is to begin with, where something in the way stays with the one that ran out of memory."""
+    """What a fresh process is to start with, where the one that ran out of memory cannot release all that it holds."""
 
     micro_batch: int
     """Of training, or of validation where memory ran out there."""
 
     during: Literal["training", "validation"]
     is_known_to_fit: bool
-    """Whether that many samples at once went well in the process that failed later."""
+    """Whether a micro-batch of this size succeeded in the process that failed later."""
 
     is_kept: bool = False
-    """Whether a run folder has it: the next process that goes on with the run then begins so by itself."""
+    """Whether the run folder records it: the next process that resumes the run then starts so by itself."""
 
 
 class HostMemoryError(FitroomError):
@@ -119,11 +114,11 @@ class HostMemoryError(FitroomError):
 
 
 class NoRoomError(FitroomError):
-    """A step needs more memory than is free, found before it began. To a caller it is like any out-of-memory."""
+    """A step needs more memory than is free, found before it began. It is handled like any other out-of-memory."""
 
 
 class StateLostError(FitroomError):
-    """A step failed when its inputs had been given up, so that the model could not be brought back."""
+    """A step failed after its inputs had been donated to the device, so that the model could not be rolled back."""
 
 
 class CompilerError(FitroomError):
@@ -153,7 +148,7 @@ def _with_hint(message: str, hint: str | None) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, without a hint: for a sentence, or for an error that has its own."""
+    """The message of an error without its hint, to be used within another message."""
     return error.message if isinstance(error, FitroomError) else str(error)
 
 

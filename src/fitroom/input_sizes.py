@@ -1,4 +1,7 @@
-"""The dimensions that a model leaves open: `keras.Input((None, None, 3))`. Memory depends on them, so somebody says."""
+"""The dimensions that a model leaves open, as in `keras.Input((None, None, 3))`, and what they are taken to be.
+
+Memory depends on them, so an estimate or a plan needs them from the caller or from the data.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +17,7 @@ InputShape = Sequence[Any] | Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class InputSizes:
-    """What is known of the open dimensions."""
+    """What the caller says about open dimensions."""
 
     shape: InputShape | None = None
     image_size: int | None = None
@@ -32,7 +35,7 @@ _known: ContextVar[InputSizes] = ContextVar("open dimensions", default=_NOTHING)
 def known_sizes(
     shape: InputShape | None = None, *, image_size: int | None = None, sequence_length: int | None = None
 ) -> Iterator[None]:
-    """For the time of the block open dimensions are these; what is not said here is as further out."""
+    """Set the open dimensions within the block. What is left out here is as in the enclosing block."""
     before = _known.get()
     token = _known.set(
         InputSizes(
@@ -48,10 +51,10 @@ def known_sizes(
 
 
 def fill_in(shape: Sequence[int | None], *, name: str, place: int, count: int) -> tuple[int | None, ...]:
-    """The shape of one of `count` inputs, the first dimension being the batch, with what is known of the open ones.
+    """Replace open dimensions in the shape of one of `count` inputs, whose first dimension is the batch.
 
     >>> with known_sizes((512, 512, 3)):
-    ...     fill_in((None, None, None, 3), name="pictures", place=0, count=1)
+    ...     fill_in((None, None, None, 3), name="images", place=0, count=1)
     (None, 512, 512, 3)
     >>> with known_sizes(sequence_length=128):
     ...     fill_in((None, None), name="tokens", place=0, count=1)
@@ -73,7 +76,7 @@ def fill_in(shape: Sequence[int | None], *, name: str, place: int, count: int) -
 
 
 def describe_open(names_and_shapes: Sequence[tuple[str, Sequence[int | None]]]) -> str | None:
-    """For people: the shapes that were taken for inputs with open dimensions; None where there are none."""
+    """Say for people which shapes were taken for inputs with open dimensions; None where there are none."""
     count = len(names_and_shapes)
     found = [
         f"{name!r} as {fill_in(shape, name=name, place=place, count=count)[1:]}"

@@ -1,12 +1,74 @@
-"""A recipe: how one optimizer step is carried out."""
+"""A recipe: how one optimizer step is carried out, and what each of its knobs may change about the result."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from fitroom.batch import micro_batch_sizes
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.remat.value import NAMES as REMAT_NAMES
-from fitroom.remat.value import Remat
-from fitroom.train.batch import cut_sizes
+from fitroom.units import format_bytes, parse_bytes
+
+REMAT_NAMES = ("none", "blocks")
+"""What `Recipe(remat=...)` may be besides a `Remat`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remat:
+    """Which segments of a model's layers are recomputed in the backward pass: give `segments` or `budget`.
+
+    >>> Remat(budget="6GiB").budget_bytes
+    6442450944
+    >>> Remat(segments=[("block2_sepconv1", "add"), ("block3_sepconv1_act", "add_1")]).segments[1]
+    ('block3_sepconv1_act', 'add_1')
+    """
+
+    segments: Sequence[Sequence[str]] | None = None
+    """The first and the last layer of each segment, in the order in which `fitroom segments` lists them."""
+
+    budget: int | str | None = None
+    """The allocator's limit to come under: the least is recomputed that gets the step there."""
+
+    def __post_init__(self) -> None:
+        if (self.segments is None) == (self.budget is None):
+            received = "both" if self.segments is not None else "neither"
+            raise InputError(
+                f"`Remat` takes either `segments` or `budget`. Received: {received}.",
+                hint='fitroom.Remat(budget="6GiB"); remat="blocks" for a choice without a budget',
+            )
+        if self.budget is not None:
+            parse_bytes(self.budget)
+        if self.segments is not None:
+            object.__setattr__(self, "segments", tuple(_pair(segment) for segment in self.segments))
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """The budget as a number."""
+        return None if self.budget is None else parse_bytes(self.budget)
+
+    def __str__(self) -> str:
+        """A short description for people.
+
+        >>> str(Remat(segments=[("conv1", "add")]))
+        '1 segment'
+        """
+        if self.segments is None:
+            return f"within {format_bytes(self.budget_bytes)}"
+        return "1 segment" if len(self.segments) == 1 else f"{len(self.segments)} segments"
+
+    def to_dict(self) -> dict[str, object]:
+        """The field that was given, as JSON."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def _pair(segment: Sequence[str]) -> tuple[str, str]:
+    names = (segment,) if isinstance(segment, str) else tuple(segment)
+    if not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"A segment is the names of its first and its last layer. Received: {segment!r}.",
+            hint="`fitroom segments MODEL` lists the layers in their order",
+        )
+    return names[0], names[-1]
+
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
 """The Keras dtype policies a model can be trained in."""
@@ -25,8 +87,8 @@ EFFECTS: dict[str, Effect] = {
     "image_size": "the task itself",
     "frozen_layers": "the task itself",
 }
-"""By knob, in the order in which a planner prefers to turn them. Micro-batches change nothing either where no layer
-looks at the batch as a whole."""
+"""What each knob changes, in the order in which a planner prefers to turn them. Micro-batches change nothing where no
+layer uses statistics of the whole batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +106,10 @@ class Recipe:
     """Whether the step is compiled whole."""
 
     remat: str | Remat | None = None
-    """What is computed again in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
+    """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
 
     micro_batch: int | None = None
-    """The most samples on the device at once: larger batches are cut, and their gradients added up."""
+    """The most samples in a micro-batch: larger batches are split, and their gradients added up."""
 
     keras_accumulation: int | None = None
     """Number of micro-steps per update with the Keras optimizer's own `gradient_accumulation_steps`."""
@@ -59,7 +121,7 @@ class Recipe:
     """The dtype in which a batch arrives on the device, such as "uint8"."""
 
     image_size: int | None = None
-    """Height and width of the pictures, for a model that leaves them open."""
+    """Height and width of the images, for a model that leaves them open."""
 
     frozen_layers: int | None = None
     """How many of the first layers with weights are left untrained."""
@@ -80,16 +142,16 @@ class Recipe:
                     f"`{name}` must be at least 1. Received: {name}={value}.",
                     hint="leave it out to train all layers"
                     if name == "frozen_layers"
-                    else "leave it out for the whole batch at once",
+                    else "leave it out for the whole batch in one step",
                 )
         if self.micro_batch is not None and (self.keras_accumulation or 1) > 1:
             raise InputError(
-                "`micro_batch` and `keras_accumulation` both cut the batch. Received both.",
+                "`micro_batch` and `keras_accumulation` both split the batch. Received both.",
                 hint="take micro_batch: it gives the whole batch's result, Keras's own accumulation does not",
             )
 
     def samples_at_once(self, batch_size: int) -> int:
-        """The number of samples that are on the device at once.
+        """The size of the largest micro-batch of a batch.
 
         >>> Recipe(keras_accumulation=4).samples_at_once(128)
         32
@@ -97,23 +159,23 @@ class Recipe:
         43
         """
         if self.micro_batch is not None:
-            return cut_sizes(batch_size, self.micro_batch)[0]
+            return micro_batch_sizes(batch_size, self.micro_batch)[0]
         steps = self.keras_accumulation or 1
         if batch_size % steps:
             raise InputError(
-                f"A batch of {batch_size} cannot be cut into {steps} equal parts for accumulation.",
-                hint="Keras averages the parts as if they were equal: choose a number that divides the batch",
+                f"A batch of {batch_size} cannot be split into {steps} equal micro-batches for accumulation.",
+                hint="Keras averages them as if they were equal: choose a number that divides the batch",
             )
         return batch_size // steps
 
     def to_dict(self) -> dict[str, object]:
-        """The knobs that were set."""
+        """The knobs that were set, as JSON."""
         knobs = {name: value for name, value in asdict(self).items() if value is not None}
         return knobs | ({"remat": self.remat.to_dict()} if isinstance(self.remat, Remat) else {})
 
 
 def recipe_of(value: Recipe | None) -> Recipe:
-    """What the argument `recipe` says: None is the plain step."""
+    """Check an argument `recipe`; None becomes the empty recipe, the plain step."""
     if value is None:
         return Recipe()
     if not isinstance(value, Recipe):

@@ -1,4 +1,4 @@
-"""Bytes as people write and read them. Inside fitroom a size is an `int` of bytes; text is for the edge."""
+"""Sizes in bytes as people write and read them. Inside fitroom a size is an `int` of bytes; text is for the edge."""
 
 import re
 
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 def parse_bytes(text: str | int) -> int:
-    """A size in bytes. GiB and MiB are powers of 1024, GB and MB of 1000.
+    """Read a size in bytes. GiB and MiB are powers of 1024, GB and MB of 1000.
 
     >>> parse_bytes("12GiB"), parse_bytes("12 GB"), parse_bytes(4096)
     (12884901888, 12000000000, 4096)
@@ -37,7 +37,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def format_bytes(size_bytes: int | None) -> str:
-    """A size for reading, in powers of 1024.
+    """Write a size for people, in powers of 1024.
 
     >>> format_bytes(15_581_120_652), format_bytes(512), format_bytes(None)
     ('14.51 GiB', '512 B', 'unknown')
@@ -52,7 +52,7 @@ def format_bytes(size_bytes: int | None) -> str:
 
 
 def used_of(used_bytes: int, limit_bytes: int) -> str:
-    """A size out of another, the unit once where it is the same.
+    """Write one size out of another, with the unit once where it is the same.
 
     >>> used_of(7 * 1024**3, 8 * 1024**3), used_of(300 * 1024**2, 1024**3)
     ('7.00 of 8.00 GiB', '300.0 MiB of 1.00 GiB')

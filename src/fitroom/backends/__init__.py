@@ -1,1 +1,1 @@
-"""One package a framework, all behind one contract."""
+"""The frameworks: one package for each, all behind the contract of `contract.py`."""

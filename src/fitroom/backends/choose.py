@@ -49,12 +49,12 @@ class BackendChoice:
 
 
 def choose_backend(flag: str | None) -> str:
-    """Settle the backend before Keras is imported, and set KERAS_BACKEND to it. Returns its name."""
+    """Settle the backend before Keras is imported, set KERAS_BACKEND to it, and return its name."""
     return settle_backend(flag).name
 
 
 def settle_backend(flag: str | None, *, why: str = "--backend", also: tuple[str, ...] = ()) -> BackendChoice:
-    """Settle the backend before Keras is imported, set KERAS_BACKEND to it, and tell why it is this one.
+    """Settle the backend before Keras is imported, set KERAS_BACKEND to it, and return it with the reason.
 
     In this order: `flag` (the command line's `--backend`, or what else `why` names), KERAS_BACKEND, the user's
     keras.json, the first one installed. Once Keras is imported its backend is the answer, and wishing for another is an
@@ -97,7 +97,7 @@ def keras_backend_choice(flag: str | None, *, overridden: str | None) -> Backend
 
 
 def current_backend() -> Backend:
-    """The backend of the Keras in this process. It obeys, and never chooses."""
+    """The backend of the Keras in this process, as `KERAS_BACKEND` or keras.json fixed it."""
     try:
         import keras
     except ModuleNotFoundError as error:
@@ -122,9 +122,9 @@ def load_backend(name: str) -> Backend:
 
 
 def limit_memory(name: str, limit_bytes: int) -> str | None:
-    """Have a backend take no more than so many bytes of its first device. Why it cannot, or None where it will.
+    """Limit the memory that a backend takes of its first device. Returns why that is impossible, or None.
 
-    Before the framework starts, and where it reads variables of the environment, before it is imported.
+    To be called before the framework starts, and where it reads environment variables, before it is imported.
     """
     module = importlib.import_module(f"fitroom.backends.{name}.limit")
     why_not: str | None = module.limit_memory(limit_bytes)
@@ -132,7 +132,7 @@ def limit_memory(name: str, limit_bytes: int) -> str | None:
 
 
 def _wish(flag: str | None, why: str, also: tuple[str, ...]) -> BackendChoice | None:
-    """What the user asked for in so many words. The flag is nearer than a variable that may be set for all shells."""
+    """The backend that the user named. The flag goes before a variable, which may be set for all shells."""
     environment = os.environ.get("KERAS_BACKEND")  # Keras, too, takes an empty one for none
     if flag:
         name = _canonical(flag, also)

@@ -1,9 +1,9 @@
-"""What every backend offers. The rest of fitroom speaks to frameworks through this alone.
+"""What every backend offers. The rest of fitroom trains and traces through this alone.
 
-A backend is a package beside this file, named as Keras names it, with the same files in each:
-`backend.py` (the class), `memory.py` (devices and readings), `out_of_memory.py` (recognising it), `stepper.py` (one
-training step, all of it or nothing), `limit.py` (less memory than there is, set before the framework starts).
-A capability that a framework lacks is a flag here, not a surprise at run time.
+A backend is a package beside this file, named as Keras names it, with the same files in each: `backend.py` (the class),
+`device.py` (devices and readings), `out_of_memory.py` (recognising it), `limit.py` (less memory than there is, set
+before the framework starts), `train/` (training steps, each all of it or nothing) and `trace/` (the memory of a step
+without running it). A capability that a framework lacks is a flag here, not a surprise at run time.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
+from fitroom.batch import Batch, StepName
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Remat
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
-StepName = Literal["train_step", "test_step", "predict_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,31 +56,31 @@ class Stepper(Protocol):
     """
 
     batches_ahead: int
-    """How many batches may wait ahead of the one that is being worked on."""
+    """How many batches may be prefetched beside the one that is being trained on."""
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
-        """Why batches of this model cannot be cut for this step, or None where they can, as far as is known."""
+        """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
 
     def trust(self, samples: int) -> None:
-        """An estimate found room for so many samples at once: where there is a choice, they need no cautious trial."""
+        """Skip the cautious trial run, where a backend has one, for micro-batches up to this size: an estimate fits."""
 
     def prepare(self, batch: Batch) -> None:
         """Make all variables that training on batches like this one needs: weights, optimizer, metrics."""
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """One optimizer update from a whole batch, at most `micro_batch` samples on the device at once.
+        """One optimizer update from a whole batch, carried out in micro-batches of at most `micro_batch` samples.
 
         The logs are those of Keras's `train_step` on the whole batch, as the framework's scalars.
         """
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """One batch of `evaluate`, at most `micro_batch` samples at once; the logs of Keras's `test_step`."""
+        """One batch of `evaluate` in micro-batches of at most `micro_batch`; the logs of Keras's `test_step`."""
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs, as NumPy arrays in the structure of the outputs."""
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
-        """One batch of `predict`, at most `micro_batch` samples at once; the outputs of all of it, on the host.
+        """One batch of `predict` in micro-batches of at most `micro_batch`; the outputs of all of it, on the host.
 
         What a forward pass changes, such as the state of random generators, it changes as in Keras's `predict`.
         """
@@ -89,14 +88,14 @@ class Stepper(Protocol):
     def join(self, outputs: Sequence[Any]) -> Any:
         """The outputs of several batches of `predict`, put together as Keras does."""
 
-    def ahead(self, batch: Batch) -> Batch:
-        """The batch brought nearer to the device while another is being worked on, as Keras's own `fit` would.
+    def prefetch(self, batch: Batch) -> Batch:
+        """Bring a batch nearer to the device while another is being trained on, as Keras's own `fit` would.
 
-        Called from another thread. It never raises for want of memory: it then gives back the batch as it came.
+        Called from another thread. It never raises for want of memory: it then returns the batch as it was given.
         """
 
     def pause(self) -> None:
-        """No batch follows for now: drop what `ahead` brought near and nobody took."""
+        """Drop what was prefetched and not taken: no batch follows for now."""
 
     def forget(self) -> None:
         """Drop what earlier sizes left behind: compiled programs, buffers of gradients."""
@@ -125,7 +124,7 @@ class Backend(Protocol):
         """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""
 
     def fail_at_once(self) -> str | None:
-        """Have allocations fail where memory is out, instead of waiting for some. Before the devices are in use.
+        """Have allocations fail where memory is out, instead of waiting for some. To be called before devices are used.
 
         Returns what to tell the user where it is too late, else None.
         """
@@ -142,6 +141,6 @@ class Backend(Protocol):
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled and built model.
 
-        `jit` is `jit_compile` where it differs from the model's own; `remat` says which parts of the model are computed
-        again in the backward pass.
+        `jit` is `jit_compile` where it differs from the model's own; `remat` says which segments of the model are
+        recomputed in the backward pass.
         """

@@ -1,9 +1,12 @@
-"""What a framework takes of a card by itself, beside what the card could give: without importing the framework."""
+"""The share of a card that a framework takes by default, compared with what the card can give.
+
+Nothing here imports the framework.
+"""
 
 import importlib
 
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import context_bytes, visible_bytes
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import context_bytes, visible_bytes
 from fitroom.units import format_bytes
 
 _NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}

@@ -1,1 +1,1 @@
-"""Pictures in, trained classifier out."""
+"""The image classifier: what `fitroom train` and `fitroom predict` do."""

@@ -9,8 +9,9 @@ from typing import Any
 from fitroom.backends.choose import installed_backends
 from fitroom.classify import records
 from fitroom.classify.options import OWN_WEIGHTS, resume_command
-from fitroom.data.walk import files_below
+from fitroom.data.files import files_below
 from fitroom.errors import InputError, ModelError
+from fitroom.runs.layout import MODEL_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,8 @@ class Classifier:
     gives_probabilities: bool
 
     def predict(self, files: Sequence[Path], *, top: int = 5, batch_size: int = 32) -> list[dict[str, Any]]:
-        """Of each file the likeliest classes with their probabilities, or the reason why it could not be read."""
-        from fitroom.classify.evaluation import likeliest
+        """The most likely classes of each file with their probabilities, or the reason why it could not be read."""
+        from fitroom.classify.evaluation import top_classes
         from fitroom.classify.prediction import Predictor
 
         predictor = Predictor(
@@ -38,7 +39,7 @@ class Classifier:
         return [
             {
                 "file": str(one.file),
-                "top": None if one.reason else likeliest(one.probabilities, self.classes, top),
+                "top": None if one.reason else top_classes(one.probabilities, self.classes, top),
                 "reason": one.reason,
             }
             for one in predictor.files(files)
@@ -46,41 +47,45 @@ class Classifier:
 
 
 def run_backend(place: Path) -> str | None:
-    """The backend that the run of a classifier was trained on, where it is known and installed here."""
+    """The backend that a classifier was trained on, if it is known and installed here."""
     _, job = _file_and_job(place)
     backend = job.get("backend")
     return backend if backend in installed_backends() else None
 
 
 def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = False) -> Classifier:
-    """The classifier of a run folder, or of a `.keras` file, whose classes have numbers where no run says more."""
+    """Load the classifier of a run folder or a `.keras` file. Without a run its classes are numbered."""
     file, job = _file_and_job(place)
     machine_backend = backend or (None if os.environ.get("KERAS_BACKEND") else run_backend(place))
 
     from fitroom.classify.machine import start_machine
 
     start_machine(machine_backend, budget=None, gpu=None, say=lambda text: None)
+    from fitroom.classify.compiling import make_plain
     from fitroom.classify.network import Network
-    from fitroom.classify.publish import make_plain
-    from fitroom.models.source import ModelSource, load_model
+    from fitroom.keras_model.loading.source import ModelSource, load_model
 
     model = load_model(ModelSource(text=str(file), unsafe=unsafe, values=True))
-    network = Network(model=model, weights=OWN_WEIGHTS, has_learnt=True)
+    network = Network(model=model, weights=OWN_WEIGHTS, is_pretrained=True)
     ends = (getattr(model, name, None) or [] for name in ("inputs", "outputs"))
     takes, gives = ([(None, *each.shape[1:]) for each in tensors] for tensors in ends)
     size = job.get("image_size") or (takes[0][1] if takes and len(takes[0]) == 4 else None)
-    if takes not in ([(None, size, size, 3)], [(None, None, None, 3)]) or not size or not _is_a_number_a_class(gives):
+    if (
+        takes not in ([(None, size, size, 3)], [(None, None, None, 3)])
+        or not size
+        or not _is_one_number_per_class(gives)
+    ):
         raise ModelError(
-            f"{file} takes {_listed(takes)} and gives {_listed(gives)}. "
-            "Expected: pictures (None, size, size, 3), and a number for each of two classes or more.",
-            hint="give a classifier of pictures of a fixed size",
+            f"{file} takes {_list_shapes(takes)} and gives {_list_shapes(gives)}. "
+            "Expected: images (None, size, size, 3) in, and one number for each of at least two classes out.",
+            hint="give an image classifier with a fixed image size",
         )
     outputs = gives[0]
     classes = job.get("classes") or [f"class {number}" for number in range(outputs[1] or 0)]
     if len(classes) != outputs[1]:
         raise ModelError(
-            f"{file} tells {outputs[1]} classes apart, and the job.json beside it names {len(classes)}.",
-            hint="they are not of one run: move the model elsewhere, and its classes have numbers",
+            f"{file} has {outputs[1]} classes, and the job.json beside it names {len(classes)}.",
+            hint="they are from different runs: move the model to another folder to use it with numbered classes",
         )
     return Classifier(
         model=make_plain(network),
@@ -91,16 +96,16 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
     )
 
 
-def _listed(shapes: Sequence[tuple[int | None, ...]]) -> str:
-    return ", ".join(map(str, shapes)) or "what it does not tell"
+def _list_shapes(shapes: Sequence[tuple[int | None, ...]]) -> str:
+    return ", ".join(map(str, shapes)) or "unknown shapes"
 
 
-def _is_a_number_a_class(gives: Sequence[tuple[int | None, ...]]) -> bool:
+def _is_one_number_per_class(gives: Sequence[tuple[int | None, ...]]) -> bool:
     return len(gives) == 1 and len(gives[0]) == 2 and (gives[0][1] or 0) > 1
 
 
-def picture_files(places: Sequence[Path]) -> list[Path]:
-    """Files as they were given, and all files of folders, in order; what is none is for the reader to refuse."""
+def list_image_files(places: Sequence[Path]) -> list[Path]:
+    """All files that are given, and all files below folders, in order. They are not checked to be images."""
     found: list[Path] = []
     for place in places:
         if os.path.isdir(place):
@@ -108,7 +113,9 @@ def picture_files(places: Sequence[Path]) -> list[Path]:
         elif os.path.lexists(place):
             found.append(place)
         else:
-            raise InputError(f"There is no file {str(place)!r}.", hint="check the path; it is read from this folder")
+            raise InputError(
+                f"There is no file {str(place)!r}.", hint="check the path; relative paths start at the current folder"
+            )
     if not found:
         raise InputError(f"There are no files in {', '.join(map(str, places))}.")
     return found
@@ -118,13 +125,13 @@ def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
     if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
-        return place, (records.read_job(place.parent) or {}) if place.name == records.MODEL_FILE else {}
-    job, file = records.read_job(place), place / records.MODEL_FILE
+        return place, (records.read_job(place.parent) or {}) if place.name == MODEL_FILE else {}
+    job, file = records.read_job(place), place / MODEL_FILE
     if not file.is_file():
         if job is not None:
             raise InputError(
                 f"The run in {place} is not finished: it has no model yet.",
-                hint=f"`{resume_command(place, job['options'])}` goes on with it",
+                hint=f"`{resume_command(place, job['options'])}` resumes it",
             )
         raise InputError(f"There is no run in {place}.", hint="give a run folder or a .keras file")
     return file, job or {}

@@ -1,14 +1,16 @@
-"""How good a network is on pictures it was not trained on: `results.json`."""
+"""Evaluation on test or validation images, written to `results.json`, and saving of the trained model."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fitroom.classify import records
-from fitroom.classify.pictures import root_of
+from fitroom.classify.compiling import make_plain
+from fitroom.classify.images import find_data_root
+from fitroom.classify.network import Network
 from fitroom.classify.prediction import Predictor
-from fitroom.classify.preparation import Prepared
-from fitroom.classify.publish import publish
+from fitroom.classify.preparation import PreparedRun
+from fitroom.classify.records import write_model
 from fitroom.errors import InputError
 from fitroom.watch.listener import Listener
 
@@ -16,11 +18,11 @@ SAMPLES, MISTAKES = 24, 12
 TOP = 5
 
 
-def evaluate_and_publish(prepared: Prepared, view: Listener) -> dict[str, Any]:
-    """Write `model.keras` and `results.json`, on the test pictures or else on those of validation."""
-    pictures, options = prepared.pictures, prepared.options
-    split = next((name for name in ("test", "validation") if getattr(pictures, name) is not None), "train")
-    view.said(f"looking at what it makes of the {split} pictures")
+def evaluate_and_publish(prepared: PreparedRun, view: Listener) -> dict[str, Any]:
+    """Write `model.keras` and `results.json`, evaluated on the test images, or else on those of validation."""
+    images, options = prepared.images, prepared.options
+    split = next((name for name in ("test", "validation") if getattr(images, name) is not None), "train")
+    view.said(f"evaluating on {split}")
     publish(prepared.network, prepared.folder)
     predictor = Predictor(
         prepared.network.model,
@@ -29,7 +31,7 @@ def evaluate_and_publish(prepared: Prepared, view: Listener) -> dict[str, Any]:
         batch_size=prepared.choice.recipe.samples_at_once(options.batch_size),
         gives_probabilities=prepared.network.gives_probabilities,
     )
-    results = evaluate(predictor, split, getattr(pictures, split).files, pictures.classes, root_of(options.folder))
+    results = evaluate(predictor, split, getattr(images, split).files, images.classes, find_data_root(options.folder))
     records.write_results(prepared.folder, results)
     return results
 
@@ -37,22 +39,22 @@ def evaluate_and_publish(prepared: Prepared, view: Listener) -> dict[str, Any]:
 def evaluate(
     predictor: Predictor, split: str, files: Sequence[tuple[Path, int]], classes: Sequence[str], folder: Path
 ) -> dict[str, Any]:
-    """Metrics, confusion matrix, figures of each class and some pictures with what was made of them."""
+    """Metrics, confusion matrix, figures of each class, and sample images with their predictions."""
     import numpy as np
 
     predictions = predictor.files([file for file, _ in files])
     pairs = [(one, label) for one, (_, label) in zip(predictions, files, strict=True) if one.reason is None]
     if not pairs:
         raise InputError(
-            f"None of the {len(files)} pictures of {split} can be read any more.", hint=f"is {folder} there?"
+            f"None of the {len(files)} {split} images can be read any more.", hint=f"check that {folder} is still there"
         )
     found, labels = [one for one, _ in pairs], np.array([label for _, label in pairs])
     probabilities = np.stack([one.probabilities for one in found])
     logarithms = np.stack([one.logarithms for one in found])
-    said = probabilities.argmax(axis=1)
+    predicted = probabilities.argmax(axis=1)
     confusion: Any = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(confusion, (labels, said), 1)
-    samples = _samples(labels, said, probabilities)
+    np.add.at(confusion, (labels, predicted), 1)
+    samples = _choose_samples(labels, predicted, probabilities)
     return {
         "split": split,
         "metrics": _metrics(labels, probabilities, logarithms),
@@ -63,8 +65,8 @@ def evaluate(
     }
 
 
-def likeliest(probabilities: Any, classes: Sequence[str], count: int = TOP) -> list[list[Any]]:
-    """The likeliest classes with their probabilities, best first."""
+def top_classes(probabilities: Any, classes: Sequence[str], count: int = TOP) -> list[list[Any]]:
+    """The most likely classes with their probabilities, best first."""
     order = (-probabilities).argsort(kind="stable")[:count]
     return [[classes[index], round(float(probabilities[index]), 6)] for index in order]
 
@@ -81,7 +83,7 @@ def _metrics(labels: Any, probabilities: Any, logarithms: Any) -> dict[str, floa
 
 
 def _figures(confusion: Any, number: int) -> dict[str, Any]:
-    """None where there is nothing to divide by."""
+    """Precision and recall of a class, None where there is nothing to divide by, and how many images it has."""
     right, meant, said = int(confusion[number, number]), int(confusion[number].sum()), int(confusion[:, number].sum())
     return {
         "precision": right / said if said else None,
@@ -90,11 +92,11 @@ def _figures(confusion: Any, number: int) -> dict[str, Any]:
     }
 
 
-def _samples(labels: Any, said: Any, probabilities: Any) -> list[int]:
-    """The mistakes it was surest of, and right ones from all over."""
+def _choose_samples(labels: Any, predicted: Any, probabilities: Any) -> list[int]:
+    """The mistakes with the highest probability, and right predictions spread over the split."""
     import numpy as np
 
-    wrong, right = np.flatnonzero(said != labels), np.flatnonzero(said == labels)
+    wrong, right = np.flatnonzero(predicted != labels), np.flatnonzero(predicted == labels)
     surest = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:MISTAKES]
     count = min(SAMPLES - len(surest), len(right))
     spread = right[np.linspace(0, len(right) - 1, count).astype(int)] if count else right[:0]
@@ -106,12 +108,18 @@ def _sample(found: Any, classes: Sequence[str], label: int, folder: Path) -> dic
 
     file = found.file.relative_to(folder) if found.file.is_relative_to(folder) else found.file
     try:
-        picture = thumbnail(found.file)
-    except Exception:  # a picture for looking at is no reason to lose the results
-        picture = None
+        image = thumbnail(found.file)
+    except Exception:  # a missing thumbnail is not worth losing the results
+        image = None
     return {
         "file": str(file),
         "label": classes[label],
-        "top": likeliest(found.probabilities, classes),
-        "thumbnail": picture,
+        "top": top_classes(found.probabilities, classes),
+        "thumbnail": image,
     }
+
+
+def publish(network: Network, folder: Path) -> None:
+    """Save the model as `model.keras`, so that plain Keras loads it and it runs on any device."""
+    make_plain(network)
+    write_model(folder, network.model)

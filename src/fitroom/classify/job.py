@@ -1,5 +1,6 @@
-"""One training of a classifier, from a folder of pictures to a run folder with model, results and report."""
+"""One run of `fitroom train`, from a folder of images to a run folder with model, results and report."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -9,43 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.classify import records
+from fitroom.classify.network import check_weights_file
 from fitroom.classify.options import TrainOptions
-from fitroom.classify.times import timed
-from fitroom.classify.weights import check_there
 from fitroom.errors import FitroomError, InputError, message_of
-from fitroom.train.run.lock import FolderLock
-from fitroom.train.run.place import JOB_FILE, LOCK_FILE, RUN_FILE, check_place, check_writable, not_writable
+from fitroom.files.durable import read_json, write_json
+from fitroom.runs.layout import JOB_FILE, LOCK_FILE, MODEL_FILE, REPORT_FILE, RUN_FILE
+from fitroom.runs.lock import FolderLock
+from fitroom.runs.place import check_place, check_writable, not_writable
 from fitroom.watch.listener import Listener
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob:
-    """Carries out what `fitroom train` was asked for, and goes on with it where it was begun before."""
+    """Carries out `fitroom train`: starts a run, or resumes the one in the folder."""
 
     options: TrainOptions
     command: Sequence[str]
-    """As it was typed, for the report."""
+    """The command as it was typed, for the report."""
 
     @property
     def folder(self) -> Path:
-        """Where the run is."""
+        """The run folder."""
         return Path(self.options.run_dir)
 
     def run(self, view: Listener) -> dict[str, Any]:
-        """Train to the end. What came of it, for the view's `ended`.
+        """Train to the end. Returns a summary, for the view's `ended`.
 
-        The folder is this process's own until all is written: another one that trains there is refused.
+        The folder is locked until all is written: another process that wants to train there is refused.
         """
         started = time.monotonic()
-        kept = self._kept()
+        previous = self._read_previous()
         with self._locked():
-            return self._run(kept, started, view)
+            return self._run(previous, started, view)
 
-    def _run(self, kept: dict[str, Any] | None, started: float, view: Listener) -> dict[str, Any]:
+    def _run(self, previous: dict[str, Any] | None, started: float, view: Listener) -> dict[str, Any]:
         from fitroom.classify.preparation import prepare
 
-        with timed(self.folder, "planning"):
-            prepared = prepare(self.options, self.command, kept, view)
+        with record_time(self.folder, "planning"):
+            prepared = prepare(self.options, self.command, previous, view)
         view.began(prepared.job)
         report = None
         try:
@@ -53,48 +55,48 @@ class TrainJob:
             from fitroom.classify.training import train
 
             best_epoch = train(prepared, view)
-            with timed(self.folder, "evaluating"):
+            with record_time(self.folder, "evaluating"):
                 results = evaluate_and_publish(prepared, view)
         finally:
-            try:  # files may go bad while they are trained on
-                records.write_skipped(self.folder, prepared.pictures.skipped)
+            try:  # files may become unreadable during training
+                records.write_skipped(self.folder, prepared.images.skipped)
             except FitroomError as error:
                 view.said(f"warning: {error.message}")
-            report = self._report(view)
+            report = self._write_report(view)
         return {
             "state": "finished",
-            "resumed": kept is not None,
+            "resumed": previous is not None,
             "seconds": time.monotonic() - started,
-            "epochs": records.epochs_done(self.folder),
+            "epochs": records.count_epochs(self.folder),
             "best_epoch": best_epoch,
             "split": results["split"],
             "metrics": results["metrics"],
-            "peak_bytes": records.peak_bytes(self.folder),
+            "peak_bytes": records.read_peak_bytes(self.folder),
             "run_dir": str(self.folder),
-            "model": str(self.folder / records.MODEL_FILE),
+            "model": str(self.folder / MODEL_FILE),
             "report": report,
         }
 
-    def _kept(self) -> dict[str, Any] | None:
-        """What was begun in the folder; refuses one that holds something else."""
+    def _read_previous(self) -> dict[str, Any] | None:
+        """What `job.json` says of a run to resume, or None. Refuses a folder that holds something else."""
         if not os.path.exists(self.options.folder):
             raise InputError(
                 f"There is no folder {self.options.folder!r}.",
-                hint="give the folder that holds a folder of pictures per class; it is read from the current folder",
+                hint="give a folder with one folder of images per class; relative paths start at the current folder",
             )
         check_place(self.folder)
-        kept = records.read_job(self.folder)
-        if kept is None:
-            check_there(self.options.weights)
+        previous = records.read_job(self.folder)
+        if previous is None:
+            check_weights_file(self.options.weights)
         else:
-            records.check_same(self.folder, kept, self.options.to_dict())
-            records.check_resumable(self.folder, kept)
+            records.check_same_training(self.folder, previous, self.options.to_dict())
+            records.check_resumable(self.folder, previous)
         check_writable(self.folder)
-        return kept
+        return previous
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder's lock, and lend it to `fit`. What is refused before the run is written leaves no folder."""
+        """Hold the folder's lock, and lend it to `fit`. A run that is refused before it is written leaves no folder."""
         path = self.folder / LOCK_FILE
         made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         try:
@@ -103,7 +105,7 @@ class TrainJob:
         except OSError as error:
             raise not_writable(self.folder, error) from error
         try:
-            with lock.lent(path):
+            with lock.lend(path):
                 yield
         finally:
             if made and not (self.folder / JOB_FILE).exists():
@@ -111,14 +113,14 @@ class TrainJob:
                     path.unlink()
             lock.release()
             for folder in made:
-                with suppress(OSError):  # it holds a run, or something of another's
+                with suppress(OSError):  # not empty
                     folder.rmdir()
 
-    def _report(self, view: Listener) -> str | None:
-        """`report.html`, also of a run that was stopped. That it cannot be written is no reason to lose the rest."""
-        if not (self.folder / RUN_FILE).exists():  # stopped before `fit` began it
+    def _write_report(self, view: Listener) -> str | None:
+        """Write `report.html`, also of a run that was stopped. A failure is reported, and the rest of the run kept."""
+        if not (self.folder / RUN_FILE).exists():  # stopped before `fit` began
             return None
-        from fitroom.report.run_page import write_report
+        from fitroom.report.run.report import write_report
 
         try:
             return str(write_report(self.folder))
@@ -128,8 +130,28 @@ class TrainJob:
 
 
 def ensure_report(folder: Path) -> Path:
-    """The report of a run, written where a kill or a full disk left none."""
-    from fitroom.report.run_page import REPORT_FILE, is_whole, write_report
+    """The path of a run's report, which is written if a kill or a full disk left none."""
+    from fitroom.report.run.report import is_whole, write_report
 
     path = folder / REPORT_FILE
     return path if is_whole(path) else write_report(folder)
+
+
+TIMES_FILE = "times.json"
+
+
+@contextlib.contextmanager
+def record_time(folder: Path, name: str) -> Iterator[None]:
+    """Add the time of the block to what the run has spent on `name`, in `times.json`; nothing if the block raises."""
+    started = time.monotonic()
+    yield
+    with contextlib.suppress(OSError):  # times are for people: not worth losing a run
+        before = _read_times(folder)
+        write_json(folder / TIMES_FILE, before | {name: round(before.get(name, 0.0) + time.monotonic() - started, 3)})
+
+
+def _read_times(folder: Path) -> dict[str, float]:
+    try:
+        return {str(name): float(seconds) for name, seconds in read_json(folder / TIMES_FILE).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

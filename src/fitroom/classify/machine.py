@@ -1,4 +1,4 @@
-"""The backend, the device that it trains on, and how much of its memory it may take; said aloud."""
+"""Starting the backend on its device, with a limit on its memory."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -6,51 +6,50 @@ from dataclasses import dataclass
 
 from fitroom.backends.choose import choose_backend, current_backend, limit_memory
 from fitroom.backends.contract import Backend, Device
-from fitroom.backends.quiet import quieten
-from fitroom.backends.silence import silenced
+from fitroom.backends.quiet import hold_stderr, quieten
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
-from fitroom.report.words import backend_name
+from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
 from fitroom.watch.device_note import device_note
-from fitroom.watch.nvml import LiveGpu, live_gpus
 
 Say = Callable[[str], None]
 
 _SLACK_BYTES = 2**20
-"""Limits are set in parts of a card or in whole mebibytes."""
+"""Limits are set as fractions of a card or in whole mebibytes, so they are met only roughly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where a training runs."""
+    """The backend, device and memory that a training has."""
 
     backend: Backend
     device: Device
     gpu: LiveGpu | None
-    """The card, where it trains on one that the driver tells about."""
+    """The card, if training runs on one that the driver reports."""
 
     budget: Budget | None
     """None where memory has no limit, as on a plain CPU."""
 
     card: Card | None
-    """Whose kernels an estimate is about; None for the default."""
+    """The card to estimate for; None for the default."""
 
     @property
     def device_name(self) -> str:
-        """For people."""
+        """The device's name for people."""
         return "CPU" if self.device.kind == "cpu" else self.device.description or self.device.name
 
     @property
     def where(self) -> str:
-        """The device within a sentence."""
+        """The device's name within a sentence."""
         return "the CPU" if self.device.kind == "cpu" else f"{self.device_name} ({self.device.name})"
 
 
 def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, say: Say) -> Machine:
-    """Start a backend on its device, with the memory it may take. Before Keras is imported."""
+    """Start a backend on its device with a limit on its memory. To be called before Keras is imported."""
     name = choose_backend(backend)
     quieten(name)
     gpus = live_gpus()
@@ -58,7 +57,7 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
     free = None
     with suppress(FitroomError):  # no card, or one that is full
         free = Budget.of(None, backend=name)
-    with silenced() as held:
+    with hold_stderr() as held:
         why_not = limit_memory(name, asked.bytes) if asked else None
         loaded = current_backend()
         loaded.fail_at_once()
@@ -74,13 +73,13 @@ def start_machine(backend: str | None, *, budget: str | None, gpu: str | None, s
         budget=asked or _live_budget(device, limit_bytes, free if on_card else None),
         card=_card(gpu or (on_card.name if on_card else None)),
     )
-    say(f"training on {machine.where} with {backend_name(name)}")
+    say(f"training on {machine.where} with {format_backend(name)}")
     if note := device_note(loaded):
-        said = f" It said: {held.text.splitlines()[-1]}" if held.text else ""
+        said = f" Its message: {held.text.splitlines()[-1]}" if held.text else ""
         say(f"warning: {note}{said}")
     if asked and (why_not or (limit_bytes or 0) > asked.bytes + _SLACK_BYTES):
-        why_not = why_not or f"{backend_name(name)} took {format_bytes(limit_bytes)} all the same"
-        say(f"the budget of {format_bytes(asked.bytes)} is planned with, but not enforced: {why_not}")
+        why_not = why_not or f"{format_backend(name)} has a limit of {format_bytes(limit_bytes)} all the same"
+        say(f"the budget of {format_bytes(asked.bytes)} is used for the plan, but not enforced: {why_not}")
     return machine
 
 

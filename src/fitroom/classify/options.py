@@ -1,4 +1,4 @@
-"""What `fitroom train` was asked for, as it is kept in `job.json` and compared when a run goes on."""
+"""The options of `fitroom train`, as they are stored in `job.json` and compared when a run is resumed."""
 
 import math
 import shlex
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.models.function import is_function
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
+from fitroom.files.field_types import check_fields
+from fitroom.keras_model.loading.function import is_function
+from fitroom.planning.request import ALLOWABLE, KEEPABLE, parse_knobs
 from fitroom.recipe import PRECISIONS
-from fitroom.train.run.place import check_fields
 
 AUTO = "auto"
 IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
@@ -19,7 +19,7 @@ MAY_CHANGE = (
     *("budget", "gpu", "micro_batch", "keep", "allow", "prefer"),
     *("workers", "cache", "cache_limit", "run_dir"),
 )
-"""What may be another when a run goes on: none of it changes what is learnt but by rounding and batch statistics."""
+"""Options that may change when a run is resumed: they affect the result by rounding and batch statistics at most."""
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("folder", "model", "precision", "optimizer", "prefer", "resize", "cache_limit", "run_dir"), str),
@@ -34,7 +34,7 @@ _KINDS: dict[str, Any] = {
     "keep": list,
     "allow": list,
 }
-"""What JSON holds of each option."""
+"""The types of each option in JSON."""
 
 _WORDS: dict[str, tuple[str | None, ...]] = {
     "resize": ("crop", "pad", "stretch"),
@@ -47,7 +47,7 @@ _AT_LEAST_1 = ("epochs", "batch_size", "image_size", "micro_batch", "unfreeze_af
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """A training of a classifier on a folder of pictures. None means: as fitroom chooses, and says."""
+    """The options of one training. None: fitroom chooses, and says what."""
 
     folder: str
     """A folder per class, `train/ val/ test/` above it, or a CSV file of path,label."""
@@ -56,7 +56,7 @@ class TrainOptions:
     epochs: int = 10
     batch_size: int = 32
     image_size: int | Literal["auto"] | None = None
-    """"auto": the model's own, and smaller ones where nothing else fits."""
+    """"auto": the model's own size, or a smaller one where nothing else fits."""
 
     backend: str | None = None
     precision: str = AUTO
@@ -66,21 +66,21 @@ class TrainOptions:
     gpu: str | None = None
     micro_batch: int | None = None
     keep: tuple[str, ...] = ()
-    """Knobs that the planner leaves alone; likewise `allow` and `prefer` are those of `fitroom.plan`."""
+    """Knobs that the planner does not change. `keep`, `allow` and `prefer` are those of `fitroom.plan`."""
 
     allow: tuple[str, ...] = ()
     prefer: str = "whole-batches"
     jit: bool | None = None
     weights: str | None = None
-    """"imagenet", "none" or a file; None: ImageNet's for a ready-made model, its own for any other."""
+    """"imagenet", "none" or a file; None: ImageNet for a model of keras.applications, else the model's own weights."""
 
     freeze: bool = False
     unfreeze_after: int | None = None
-    """After how many epochs of the head alone the rest is trained too."""
+    """After how many epochs of training only the head all layers are trained."""
 
     label_smoothing: float = 0.0
     early_stopping: int | None = None
-    """After how many epochs without a better one to stop."""
+    """After how many epochs without improvement to stop."""
 
     class_weight: Literal["balanced"] | None = None
     augment: bool = True
@@ -105,7 +105,7 @@ class TrainOptions:
                 words = ", ".join(map(str, filter(None, known)))
                 raise InputError(f"`{name}` must be one of {words}. Received: {getattr(self, name)!r}.")
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
-            knobs = knobs_of(name, getattr(self, name), known)
+            knobs = parse_knobs(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
         if self.learning_rate is not None and not math.isfinite(self.learning_rate):
             raise InputError(
@@ -113,55 +113,55 @@ class TrainOptions:
             )
         if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
             raise InputError(
-                f"--unfreeze-after must come before the end. "
+                f"--unfreeze-after must be less than --epochs. "
                 f"Received: --unfreeze-after {self.unfreeze_after}, --epochs {self.epochs}.",
-                hint="more --epochs; or --freeze alone, which trains the head to the end",
+                hint="give more --epochs; or --freeze, which trains only the head to the end",
             )
 
     @property
     def freezes(self) -> bool:
-        """Whether the head is trained alone, at first or to the end."""
+        """Whether only the head is trained, at first or to the end."""
         return self.freeze or self.unfreeze_after is not None
 
     @property
     def own_precision(self) -> str | None:
-        """The one that was asked for; None where the planner may choose."""
+        """The precision that was asked for; None where the planner may choose."""
         if self.precision != AUTO:
             return self.precision
         return "float32" if "precision" in self.keep else None
 
     @property
     def pixels(self) -> int | None:
-        """Height and width that were asked for; None for the model's own."""
+        """The image size that was asked for; None for the model's own."""
         return self.image_size if isinstance(self.image_size, int) else None
 
     @property
     def may_resize(self) -> bool:
-        """Whether pictures may be smaller than they were to be."""
+        """Whether the planner may make images smaller."""
         return self.image_size == AUTO or "image-size" in self.allow
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """The options as plain values, for JSON."""
         return asdict(self)
 
 
-def check_kept(options: Any) -> None:
-    """Raise ValueError where what a file says of a training cannot have been written by `to_dict`."""
+def check_stored_options(options: Any) -> None:
+    """Raise ValueError for options in a file that `to_dict` cannot have written."""
     check_fields(options, {"folder": str, "run_dir": str})
     if unknown := [name for name in options if name not in _KINDS]:
-        raise ValueError(f"the option {unknown[0][:80]!r} is not known")
+        raise ValueError(f"unknown option {unknown[0][:80]!r}")
     check_fields(options, {name: _KINDS[name] for name in options})
     for name in _AT_LEAST_1:
         value = options.get(name)
         if isinstance(value, int) and value < 1:
             raise ValueError(f"`{name}` must be at least 1; it is {value}")
-    TrainOptions(**options)  # which knows the words of each
+    TrainOptions(**options)  # checks the values
 
 
-def code_of(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a training runs as code beside fitroom's and Keras's own: the flags that name it, and words for people.
+def find_code(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """The user's code that a training runs: the flags that name it, and a description for people.
 
-    >>> code_of({"model": "net.py:make_model", "unsafe": False})[0][0]
+    >>> find_code({"model": "net.py:make_model", "unsafe": False})[0][0]
     '--model net.py:make_model'
     """
     found = []
@@ -171,33 +171,33 @@ def code_of(options: dict[str, Any]) -> list[tuple[str, str]]:
         words = f"the function {name} of {Path(place).resolve()}" if place.endswith(".py") else f"the function {model}"
         found.append((f"--model {shlex.quote(model)}", words))
     if options.get("unsafe"):
-        found.append(("--unsafe", f"the code within the model {model}, as a Lambda layer has it"))
+        found.append(("--unsafe", f"code stored in the model {model}, such as a Lambda layer"))
     return found
 
 
 def resume_command(folder: Path | str, options: dict[str, Any]) -> str:
-    """What is typed to resume a run: with what it runs as code, which no run folder may ask for by itself."""
-    flags = [flag for flag, _ in code_of(options)]
+    """The command that resumes a run. It names the user's code, which is never taken from a run folder alone."""
+    flags = [flag for flag, _ in find_code(options)]
     return " ".join(["fitroom train --resume --run-dir", shlex.quote(str(folder)), *flags])
 
 
-def difference(kept: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """What makes two trainings different, as flags; None where one can go on with the other.
+def difference(stored: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """How two trainings differ, as flags; None where one can resume the other.
 
     >>> difference({"batch_size": 64, "workers": 2}, {"batch_size": 32, "workers": 4})
-    'it was begun with --batch-size 64; now it is --batch-size 32'
+    'it was started with --batch-size 64; now it is --batch-size 32'
     """
-    names = [name for name in now if name not in MAY_CHANGE and kept.get(name, now[name]) != now[name]]
-    if "backend" in names and now["backend"] is None:  # a run stays on the one that it was begun on
+    names = [name for name in now if name not in MAY_CHANGE and stored.get(name, now[name]) != now[name]]
+    if "backend" in names and now["backend"] is None:  # a run stays on the backend that it was started on
         names.remove("backend")
     if not names:
         return None
-    before = ", ".join(flag(name, kept.get(name)) for name in names)
-    return f"it was begun with {before}; now it is {', '.join(flag(name, now[name]) for name in names)}"
+    before = ", ".join(flag(name, stored.get(name)) for name in names)
+    return f"it was started with {before}; now it is {', '.join(flag(name, now[name]) for name in names)}"
 
 
 def flag(name: str, value: Any) -> str:
-    """An option as it is typed.
+    """An option as it is typed on the command line.
 
     >>> flag("batch_size", 64), flag("augment", False), flag("weights", None), flag("folder", "flowers")
     ('--batch-size 64', '--no-augment', 'no --weights', 'flowers')
@@ -207,7 +207,7 @@ def flag(name: str, value: Any) -> str:
     typed = f"--{name.replace('_', '-')}"
     if value is None:
         return f"no {typed}"
-    if name == "backend":  # KERAS_BACKEND may have said it
+    if name == "backend":  # KERAS_BACKEND may have set it
         return f"the {value} backend"
     if isinstance(value, bool):
         without = f"--no-{name.replace('_', '-')}" if name in ("augment", "jit") else f"no {typed}"

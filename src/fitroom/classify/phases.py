@@ -1,7 +1,7 @@
-"""A training in one stretch or two: the head alone, then all of it.
+"""The phases of a training: one, or the head alone and then all layers.
 
-Both go on in the same run folder. When the first is over its model becomes `head.keras`, its checkpoints go, and the
-second begins with its weights; a kill at any moment of that is made good by doing it again.
+Both phases use the same run folder. At the end of the first its model becomes `head.keras`, its checkpoints are
+removed, and the second starts from its weights. After a kill at any moment of this, doing it again completes it.
 """
 
 import os
@@ -11,38 +11,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.keras_freezing import freeze_first
 from fitroom.classify.network import Network
-from fitroom.classify.records import MODEL_FILE
 from fitroom.errors import InputError
-from fitroom.models.keras_archive import damage_of
-from fitroom.train.run.checkpoint import has_checkpoint
-from fitroom.train.run.durable import load_weights, read_json, sync_folder
-from fitroom.train.run.lock import take_lock
-from fitroom.train.run.place import LOCK_FILE, RUN_FILE, not_written, read_run
-
-_HEAD = "head.keras"
+from fitroom.files.durable import load_weights, read_json, sync_folder
+from fitroom.keras_model.freezing import freeze_first
+from fitroom.keras_model.loading.keras_file import damage_of
+from fitroom.runs.checkpoint import has_checkpoint
+from fitroom.runs.layout import CHECKPOINTS, HEAD_FILE, HISTORY_FILE, LOCK_FILE, MODEL_FILE, RUN_FILE
+from fitroom.runs.lock import take_lock
+from fitroom.runs.place import not_written
+from fitroom.runs.record import read_run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One stretch of a training."""
+    """A range of epochs in which the same layers are trained."""
 
     first_epoch: int
     epochs: int
-    """Where it ends, counted from the run's beginning."""
+    """The epoch at which it ends, counted from the start of the run."""
 
     frozen: bool
-    """Whether the head is trained alone."""
+    """Whether only the head is trained."""
 
     frozen_layers: int | None = None
-    """How many of the first layers are not trained in any case."""
+    """How many of the first layers are not trained in any phase."""
 
     is_last: bool = True
     after: "Phase | None" = None
 
     def apply(self, network: Network) -> None:
-        """Say which layers are trained. What has batch statistics keeps them from the first stretch on."""
+        """Set which layers are trainable. BatchNormalization stays frozen after the first phase."""
         network.model.trainable = True
         for layer in network.body:
             layer.trainable = not self.frozen
@@ -53,8 +52,8 @@ class Phase:
             freeze_first(network.model, self.frozen_layers)
 
 
-def phases_of(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[Phase]:
-    """The stretches of a training."""
+def build_phases(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[Phase]:
+    """The phases of a training: with `unfreeze_after`, two."""
     if unfreeze_after is None:
         return [Phase(first_epoch=0, epochs=epochs, frozen=freeze)]
     head = Phase(first_epoch=0, epochs=unfreeze_after, frozen=True, is_last=False)
@@ -62,64 +61,64 @@ def phases_of(epochs: int, *, freeze: bool, unfreeze_after: int | None) -> list[
 
 
 def is_over(folder: Path, phase: Phase) -> bool:
-    """Whether the next stretch has begun."""
-    return not phase.is_last and (folder / _HEAD).exists()
+    """Whether the phase is done and the next one has begun."""
+    return not phase.is_last and (folder / HEAD_FILE).exists()
 
 
-def turn(folder: Path, network: Network, phase: Phase) -> None:
-    """Make the folder ready for a stretch that follows another, and give the network that one's weights.
+def begin_phase(folder: Path, network: Network, phase: Phase) -> None:
+    """Prepare the folder for a phase that follows another, and load that one's weights into the network.
 
-    The folder's lock is held here, by the job that this is part of or else taken: another process may train there.
+    The folder's lock is held meanwhile, by the job or else taken here: another process may want to train there.
     """
     if phase.after is None:
         return
     lock = take_lock(folder / LOCK_FILE)
     try:
-        kept = read_run(folder / RUN_FILE)
-        if kept is not None and kept["epochs"] == phase.after.epochs:
-            _close_stretch(folder, kept)
+        record = read_run(folder / RUN_FILE)
+        if record is not None and record["epochs"] == phase.after.epochs:
+            _close_phase(folder, record)
         _load_head(folder, network)
     finally:
         lock.release()
 
 
-def _close_stretch(folder: Path, kept: dict[str, Any]) -> None:
-    """The model of a finished stretch becomes `head.keras`; what else is of that stretch goes."""
-    head = folder / _HEAD
+def _close_phase(folder: Path, record: dict[str, Any]) -> None:
+    """Rename the model of a finished phase to `head.keras`, and remove its checkpoints and run record."""
+    head = folder / HEAD_FILE
     try:
         if not head.exists():
-            if kept["state"] != "finished" or damage_of(folder / MODEL_FILE):
-                raise not_written(folder / MODEL_FILE, OSError("the stretch before is not saved"))
+            if record["state"] != "finished" or damage_of(folder / MODEL_FILE):
+                raise not_written(folder / MODEL_FILE, OSError("the model of the phase before is not saved"))
             os.replace(folder / MODEL_FILE, head)
             sync_folder(folder)
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder / "checkpoints")  # one that stays could be taken for the next stretch's
+            shutil.rmtree(folder / CHECKPOINTS)  # one that stays could be taken for the next phase's
         (folder / RUN_FILE).unlink()
     except OSError as error:
         raise not_written(Path(error.filename or head), error) from error
 
 
 def _load_head(folder: Path, network: Network) -> None:
-    """The weights of the first stretch; they do not matter where the second has a checkpoint."""
-    damage = damage_of(folder / _HEAD)
+    """Load the weights of the first phase. They may be damaged if the second phase has a checkpoint to resume from."""
+    damage = damage_of(folder / HEAD_FILE)
     try:
         if damage is None:
-            load_weights(network.model, folder / _HEAD)
+            load_weights(network.model, folder / HEAD_FILE)
     except Exception as error:
         damage = str(error).strip().split("\n")[0][:300]
-    if damage is not None and not has_checkpoint(folder / "checkpoints"):
+    if damage is not None and not has_checkpoint(folder / CHECKPOINTS):
         raise InputError(
-            f"{folder / _HEAD}, with which all layers begin to train, cannot be used: {damage}.",
-            hint="bring it back from a backup, or begin anew in another --run-dir",
+            f"{folder / HEAD_FILE}, the weights that the second phase starts from, cannot be used: {damage}.",
+            hint="restore it from a backup, or start a new run with another --run-dir",
         )
 
 
-def earlier_history(folder: Path, phase: Phase) -> dict[str, list[Any]]:
-    """The metrics of the epochs before a stretch."""
+def read_earlier_history(folder: Path, phase: Phase) -> dict[str, list[Any]]:
+    """The metrics of the epochs before a phase, by name."""
     if phase.after is None:
         return {}
     try:
-        history = read_json(folder / "history.json")
+        history = read_json(folder / HISTORY_FILE)
         return {str(name): list(values)[: phase.first_epoch] for name, values in history.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}

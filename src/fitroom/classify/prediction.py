@@ -1,4 +1,4 @@
-"""What a network makes of picture files, as many at once as memory takes."""
+"""Class probabilities of image files, in batches as large as memory allows."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,18 +12,18 @@ from fitroom.errors import OutOfMemoryError, message_of
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What was found for one file: probabilities in the order of the classes, or why it could not be read."""
+    """The result for one file: probabilities in the order of the classes, or the reason why it could not be read."""
 
     file: Path
     probabilities: Any = None
     logarithms: Any = None
-    """Of the probabilities, as Keras's loss has them."""
+    """Logarithms of the probabilities, as in Keras's loss."""
 
     reason: str | None = None
 
 
 class Predictor:
-    """A network at work. Out of memory halves how many pictures go to the device at once."""
+    """Predicts with a model. Where memory runs out, the batch size is halved."""
 
     def __init__(
         self, model: Any, *, image_size: int, resize: str, batch_size: int = 32, gives_probabilities: bool = True
@@ -35,37 +35,37 @@ class Predictor:
         self._stepper = self._backend.stepper(model, jit=None)
 
     def files(self, files: Sequence[Path]) -> Iterator[Prediction]:
-        """Each file's, in their order. A file that cannot be read is no reason to stop."""
+        """Yield the prediction of each file, in order. A file that cannot be read does not stop the others."""
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(files), self.batch_size):
                 some = files[start : start + self.batch_size]
-                yield from self._predicted(some, list(pool.map(self._read, some)))
+                yield from self._predict(some, list(pool.map(self._read, some)))
 
-    def pictures(self, pictures: Any) -> Any:
-        """Probabilities for an array of pictures."""
-        return self._probabilities(self._outputs(pictures))
+    def images(self, images: Any) -> Any:
+        """The probabilities of an array of images."""
+        return self._probabilities(self._outputs(images))
 
-    def _outputs(self, pictures: Any) -> Any:
+    def _outputs(self, images: Any) -> Any:
         import numpy as np
 
         size = self.batch_size
         done: list[Any] = []
-        while len(pictures) > sum(map(len, done)):
+        while len(images) > sum(map(len, done)):
             start = sum(map(len, done))
-            some = pictures[start : start + size]
+            some = images[start : start + size]
             try:
-                found = self._stepper.predict(_filled(some, size))[: len(some)]
+                found = self._stepper.predict(_pad_batch(some, size))[: len(some)]
             except Exception as error:
                 if not self._backend.is_out_of_memory(error):
                     raise
             else:
                 done.append(found)
                 continue
-            # Here the error is gone, and with it all that its traceback held.
+            # Out of the except block: the error is gone, and with it the memory that its traceback held.
             if size == 1:
                 raise OutOfMemoryError(
-                    "Out of memory with one picture at once.",
-                    hint="end what else uses the card, or hide it: CUDA_VISIBLE_DEVICES= before the command",
+                    "Out of memory with a batch of one image.",
+                    hint="end other programs on the card, or use the CPU with CUDA_VISIBLE_DEVICES= before the command",
                 )
             size = self.batch_size = -(-size // 2)
             self._stepper.forget()
@@ -78,7 +78,7 @@ class Predictor:
         return outputs if self._gives_probabilities else np.exp(_log_softmax(outputs))
 
     def _logarithms(self, outputs: Any) -> Any:
-        """Of logits exact, however unlikely a class is; of probabilities not below those of Keras's epsilon."""
+        """Logarithms of the probabilities: exact for logits; for probabilities not below that of Keras's epsilon."""
         import keras
         import numpy as np
 
@@ -86,34 +86,34 @@ class Predictor:
             return np.log(np.maximum(outputs, keras.config.epsilon()))
         return _log_softmax(outputs)
 
-    def _predicted(self, files: Sequence[Path], read: list[Any]) -> Iterator[Prediction]:
+    def _predict(self, files: Sequence[Path], read: list[Any]) -> Iterator[Prediction]:
         import numpy as np
 
-        good = [picture for picture in read if not isinstance(picture, str)]
+        good = [image for image in read if not isinstance(image, str)]
         found = iter(self._outputs(np.stack(good))) if good else iter(())
-        for file, picture in zip(files, read, strict=True):
-            if isinstance(picture, str):
-                yield Prediction(file=file, reason=picture)
+        for file, image in zip(files, read, strict=True):
+            if isinstance(image, str):
+                yield Prediction(file=file, reason=image)
             else:
                 one = next(found)
                 yield Prediction(file=file, probabilities=self._probabilities(one), logarithms=self._logarithms(one))
 
     def _read(self, file: Path) -> Any:
-        """The picture, or why there is none."""
+        """The image, or the reason why it cannot be read."""
         from fitroom.data import read_picture
 
         try:
             return read_picture(file, self._image_size, self._resize)
-        except Exception as error:  # files are of all kinds, and so are their errors
+        except Exception as error:  # a broken file can raise any error
             return message_of(error) or type(error).__name__
 
 
-def _filled(pictures: Any, size: int) -> Any:
-    """As many as in a full batch, the last one again and again: another size would be compiled for."""
+def _pad_batch(images: Any, size: int) -> Any:
+    """Fill up a batch by repeating its last image: another batch size would be compiled again."""
     import numpy as np
 
-    missing = size - len(pictures)
-    return np.concatenate([pictures, np.repeat(pictures[-1:], missing, axis=0)]) if missing > 0 else pictures
+    missing = size - len(images)
+    return np.concatenate([images, np.repeat(images[-1:], missing, axis=0)]) if missing > 0 else images
 
 
 def _log_softmax(logits: Any) -> Any:

@@ -1,18 +1,18 @@
-"""One seed for everything random, as Keras's `set_random_seed` does it, which imports TensorFlow on every backend."""
+"""Seeding of all random generators. Keras's own `set_random_seed` imports TensorFlow on every backend."""
 
 import random
 from typing import Any
 
 
 def set_seed(seed: int) -> None:
-    """Begin all generators anew."""
+    """Seed the generators of Python, NumPy, Keras and the framework."""
     import keras
     import numpy as np
 
     if keras.backend.backend() == "tensorflow":
         keras.utils.set_random_seed(seed)
         return
-    random.seed(seed)  # from which Keras draws the seeds of its own generators
+    random.seed(seed)  # Keras draws the seeds of its own generators from it
     np.random.seed(seed)
     if keras.backend.backend() == "torch":
         import torch
@@ -21,10 +21,10 @@ def set_seed(seed: int) -> None:
 
 
 def set_layer_seeds(model: Any, seed: int) -> None:
-    """Begin the random generators of a model's layers anew.
+    """Seed the random generators of a model's layers.
 
-    A file of the model does not hold their states: a stretch that begins with weights from a file, after a kill, must
-    draw what it would have drawn in the process that was killed.
+    A model file does not hold their states: a phase that starts from a file after a kill must draw the same numbers as
+    in the process that was killed.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""`fitroom estimate`: how much memory a training step takes, without running it."""
+"""`fitroom estimate`: the memory of a training step, without running it."""
 
 import json
 from collections.abc import Sequence
@@ -8,17 +8,16 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
-from fitroom.cli.backend_line import choose_and_say
-from fitroom.cli.batch_sizes import BatchSizes
-from fitroom.cli.completing import complete_models
-from fitroom.cli.output import progress, stdout_for_results
+from fitroom.cli.completion import complete_models
+from fitroom.cli.option_types import BatchSizes
+from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
 ALL = "all"
 _EPILOG = (
-    "Results go to stdout, everything else to stderr. Exit codes: 0 estimated, whether it fits or not; 1 what was "
-    "given cannot work, or with --check a step that does not fit; 2 wrong usage."
+    "Results go to stdout, everything else to stderr. Exit codes: 0 estimated, whether it fits or not; 1 the input "
+    "cannot work, or with --check a step does not fit; 2 wrong usage."
 )
 
 
@@ -30,33 +29,35 @@ _EPILOG = (
     default="32",
     show_default=True,
     metavar="N[,N...]",
-    help="Samples per optimizer step; several give a table.",
+    help="Samples per optimizer step; several sizes give a table.",
 )
 @shared.image_size
 @shared.sequence_length
 @shared.classes
 @shared.backend("jax, tensorflow, torch, or all.", ALL)
-@shared.gpu("The card, such as 'RTX 3060'.  [default: this machine's, else a T4]")
-@click.option("--limit", metavar="SIZE", help="The allocator's: 12GiB, or smallest.  [default: the framework's own]")
+@shared.gpu("The card, e.g. 'RTX 3060'.  [default: this machine's, else a T4]")
+@click.option(
+    "--limit", metavar="SIZE", help="Limit of the allocator, e.g. 12GiB; or smallest.  [default: the framework's]"
+)
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
-@shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
-@shared.micro_batch("The step of fitroom.fit that has at most N samples on the card at once.")
-@shared.remat("Compute again in the backward pass: none, blocks, or what it takes to come under a size: 6GiB.")
+@shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
+@shared.micro_batch("The step of fitroom.fit with micro-batches of at most N samples.")
+@shared.remat("What the backward pass recomputes: none, blocks, or as much as is needed to fit a limit, e.g. 6GiB.")
 @click.option(
     "--accumulate",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The batch in N micro-steps with Keras's own gradient accumulation.",
+    help="Split the batch into N micro-steps with Keras's own gradient accumulation.",
 )
 @shared.jit
-@click.option("--input-dtype", metavar="DTYPE", help="In which dtype a batch arrives on the card, such as uint8.")
-@click.option("--inference", is_flag=True, help="The step of predict instead of fit.")
-@click.option("--measure", is_flag=True, help="Run the step on this machine's card instead of predicting it.")
+@click.option("--input-dtype", metavar="DTYPE", help="Dtype in which a batch is transferred to the card, e.g. uint8.")
+@click.option("--inference", is_flag=True, help="Estimate predict instead of a training step.")
+@click.option("--measure", is_flag=True, help="Measure the step on this machine's card instead of predicting it.")
 @shared.unsafe
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option("--timeline", is_flag=True, help="With --json: also every buffer and when it lives.")
-@click.option("--check", is_flag=True, help="Exit with 1 where a step does not fit: for scripts and CI.")
-@shared.plot("Draw the step: .svg, .png or .html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+@click.option("--timeline", is_flag=True, help="With --json: also list every buffer and its lifetime.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a step does not fit, for scripts and CI.")
+@shared.plot("Plot memory over the step, to .svg, .png or .html.")
 def command(
     model: str,
     batch_size: tuple[int, ...],
@@ -75,7 +76,7 @@ def command(
     sequence_length: int | None,
     **knobs: Any,
 ) -> None:
-    """How much memory one training step of MODEL takes, by kind, layer and phase, without running it.
+    """Estimate the memory of one training step of MODEL, by kind, layer and phase, without running it.
 
     MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
     returns the model: build.py:make_model or package.module:make_model.
@@ -84,16 +85,16 @@ def command(
     fitroom estimate xception --batch-size 64 --backend jax --gpu H200
     fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
     fitroom estimate model.keras --plot memory.html
-    fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 where it does not fit
+    fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 if it does not fit
     """
     from fitroom.cli.estimate_job import EstimateJob
-    from fitroom.estimating.result import Estimate
+    from fitroom.memory.estimate import Estimate
 
     everywhere = (backend or "").lower() == ALL
     if plot and (everywhere or len(batch_size) > 1):
-        raise click.UsageError("--plot draws one step: give it one --batch-size and one --backend")
+        raise click.UsageError("--plot draws one step: give one --batch-size and one --backend")
     if timeline and not as_json:
-        raise click.UsageError("--timeline is for --json; --plot draws it")
+        raise click.UsageError("--timeline needs --json; --plot draws the timeline")
     job = EstimateJob(
         model=model,
         batch_sizes=batch_size,
@@ -107,17 +108,17 @@ def command(
         sequence_length=sequence_length,
     )
     if not everywhere:
-        backend = choose_and_say(backend, also=(ALL,))
+        backend = choose_backend_and_say(backend, also=(ALL,))
     with progress() as say, stdout_for_results():
         cells = job.run_everywhere(say) if everywhere else job.run(backend, say)
     estimates = [cell for cell in cells if isinstance(cell, Estimate)]
     if not estimates:
         raise FitroomError(" ".join(dict.fromkeys(refusal["reason"] for refusal in _refusals(cells))))
     if plot:
-        from fitroom.report.plot import save_plot
+        from fitroom.report.save import save_estimate
 
-        save_plot(estimates[0], plot)
-        click.echo(f"drawn: {plot}", err=True)
+        save_estimate(estimates[0], plot)
+        click.echo(f"plot written: {plot}", err=True)
     if as_json:
         found = [cell.to_dict(with_timeline=timeline) for cell in estimates]
         alone = len(batch_size) == 1 and not everywhere
@@ -131,12 +132,12 @@ def command(
 def _print(cells: Sequence[Any]) -> None:
     from rich.console import Console
 
-    from fitroom.report.terminal import estimates_table
+    from fitroom.report.estimate.comparison import render_comparison
 
-    Console().print(cells[0] if len(cells) == 1 else estimates_table(cells))
+    Console().print(cells[0] if len(cells) == 1 else render_comparison(cells))
 
 
 def _refusals(cells: Sequence[Any]) -> list[dict[str, Any]]:
-    from fitroom.report.comparison import Refusal
+    from fitroom.report.estimate.comparison import Refusal
 
     return [vars(cell) for cell in cells if isinstance(cell, Refusal)]

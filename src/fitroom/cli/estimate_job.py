@@ -1,7 +1,7 @@
-"""What `fitroom estimate` was asked for, carried out in this process or in one process a backend.
+"""The work of `fitroom estimate`, in this process or in one process per backend.
 
-Keras has one backend a process, fixed at its first import. So a job settles the backend, then imports Keras; and
-for several backends it is sent, as JSON, to a process for each:
+Keras has one backend per process, fixed at its first import. So a job chooses the backend before it imports Keras;
+for several backends it is sent, as JSON, to one process each:
 
     python -m fitroom.cli.estimate_job JOB BACKEND
 """
@@ -16,18 +16,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten_for_estimates
-from fitroom.backends.vendor import check_nvidia
-from fitroom.cli.remembered import key_of, recall, remember
+from fitroom.cards.catalogue import check_nvidia
+from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
-from fitroom.estimating.result import Estimate
 from fitroom.input_sizes import known_sizes
-from fitroom.models.resizing import load_resizable
-from fitroom.models.source import ModelSource, check_model
+from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
+from fitroom.keras_model.optimizers import check_optimizer
+from fitroom.memory.estimate import Estimate
 from fitroom.recipe import Recipe
-from fitroom.report.comparison import Cell, Refusal
+from fitroom.report.estimate.comparison import Cell, Refusal
 from fitroom.units import parse_bytes
 
 INPUT_DTYPES = (
@@ -52,14 +51,14 @@ class EstimateJob:
     sequence_length: int | None = None
 
     def run(self, backend: str | None, say: Callable[[str], None]) -> list[Cell]:
-        """Estimate every batch size on one backend, in this process. `say` hears what is under way."""
+        """Estimate every batch size on one backend, in this process. `say` is called with what is being done."""
         self._check()
         backend = choose_backend(backend)
         quieten_for_estimates(backend)
         keys = [self._key(backend, batch_size) for batch_size in self.batch_sizes]
-        recalled = [recall(key, _estimate_from_dict) for key in keys]
-        if None not in recalled:
-            return [found for found in recalled if found is not None]
+        cached = [load_answer(key, _estimate_from_dict) for key in keys]
+        if None not in cached:
+            return [found for found in cached if found is not None]
         say(f"building {self.model}")
         loaded = load_resizable(
             ModelSource(
@@ -72,7 +71,7 @@ class EstimateJob:
         )
         return [
             found or self._estimate(loaded.model, backend, batch_size, key, say)
-            for batch_size, key, found in zip(self.batch_sizes, keys, recalled, strict=True)
+            for batch_size, key, found in zip(self.batch_sizes, keys, cached, strict=True)
         ]
 
     def run_everywhere(self, say: Callable[[str], None]) -> list[Cell]:
@@ -84,7 +83,7 @@ class EstimateJob:
             return [cell for cells in pool.map(self._run_in_child, backends) for cell in cells]
 
     def _check(self) -> None:
-        """What can be told to be wrong before anything slow is imported."""
+        """Raise errors that can be found before anything slow is imported."""
         card, _ = choose_card(self.gpu)
         check_nvidia(card)
         check_model(self.model)
@@ -100,7 +99,7 @@ class EstimateJob:
             )
 
     def _key(self, backend: str, batch_size: int) -> str | None:
-        """What the answer for one batch size is remembered under."""
+        """The cache key of the answer for one batch size."""
         card, _ = choose_card(self.gpu)
         everything = asdict(self) | {"batch_sizes": batch_size, "backend": backend, "gpu": (self.gpu, card.name)}
         return key_of(everything)
@@ -122,7 +121,7 @@ class EstimateJob:
             if len(self.batch_sizes) == 1:
                 raise
             return Refusal(backend=backend, batch_size=batch_size, reason=error.message)
-        remember(key, found.to_dict(with_timeline=True))
+        store_answer(key, found.to_dict(with_timeline=True))
         return found
 
     def _run_in_child(self, backend: str) -> list[Cell]:
@@ -132,7 +131,7 @@ class EstimateJob:
         lines = finished.stdout.splitlines()
         if finished.returncode == 0 and lines:
             return [_cell_from_dict(data) for data in json.loads(lines[-1])]
-        said = finished.stderr.strip().splitlines()[-1:] or ["the process ended without a word"]
+        said = finished.stderr.strip().splitlines()[-1:] or ["the process ended without a message"]
         reason = lines[-1] if finished.returncode == 1 and lines else said[0]
         return [Refusal(backend=backend, batch_size=size, reason=reason) for size in self.batch_sizes]
 

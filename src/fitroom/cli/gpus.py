@@ -1,4 +1,4 @@
-"""`fitroom gpus`: the cards fitroom knows, and the ones in this machine."""
+"""`fitroom gpus`: the cards that fitroom knows, and those in this machine."""
 
 import json
 from itertools import groupby
@@ -9,22 +9,28 @@ from rich.console import Console
 from rich.table import Table
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, all_cards, find_card
+from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.errors import UnknownNameError
-from fitroom.estimating.cards import Card, all_cards, find_card
-from fitroom.report.facts import BACKENDS, capability_words, card_lines, tera, text_of
+from fitroom.report.facts import (
+    BACKENDS,
+    format_capability,
+    format_facts,
+    format_tflops,
+    list_card_facts,
+)
 from fitroom.units import format_bytes
-from fitroom.watch.nvml import LiveGpu, live_gpus
 
 WIDTH = 100
 
 
-@click.command("gpus", epilog="Exit codes: 0 done; 1 a card that is not known; 2 wrong usage.")
+@click.command("gpus", epilog="Exit codes: 0 done; 1 unknown card; 2 wrong usage.")
 @click.argument("name", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print plain JSON and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 def command(name: tuple[str, ...], as_json: bool) -> None:
-    """The cards fitroom knows, and the ones in this machine.
+    """List the cards that fitroom knows, and those in this machine.
 
-    With NAME, all that is known of one card: fitroom gpus RTX 3060
+    With NAME, show all data of one card: fitroom gpus RTX 3060
     """
     if name:
         card = find_card(" ".join(name))
@@ -60,17 +66,17 @@ def _show_catalogue(cards: tuple[Card, ...]) -> None:
             table.add_row(
                 f"  {card.name}",
                 format_bytes(card.memory_bytes),
-                capability_words(card),
+                format_capability(card),
                 f"{card.bandwidth_bytes_per_second / 1e9:,.0f}",
-                tera(card.fp32_flops),
-                tera(card.bf16_flops),
+                format_tflops(card.fp32_flops),
+                format_tflops(card.bf16_flops),
             )
     _print(table)
-    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are here for their memory only.")
+    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are listed for their memory only.")
 
 
 def _show_card(card: Card) -> None:
-    click.echo(text_of(card_lines(card)))
+    click.echo(format_facts(list_card_facts(card)))
 
 
 def _facts(card: Card) -> dict[str, Any]:
@@ -80,7 +86,7 @@ def _facts(card: Card) -> dict[str, Any]:
         "aliases": list(card.aliases),
         "vendor": card.vendor,
         "architecture": card.architecture,
-        "compute_capability": capability_words(card) or None,
+        "compute_capability": format_capability(card) or None,
         "memory_bytes": card.memory_bytes,
         "budget_bytes": {backend: _budget(card, backend) for backend in BACKENDS},
         "bandwidth_bytes_per_second": card.bandwidth_bytes_per_second,
@@ -122,7 +128,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _print(table: Table) -> None:
-    # A fixed width, so that what is piped reads as it does in a terminal.
+    # A fixed width, so that piped output is the same as in a terminal.
     Console(width=WIDTH, highlight=False, color_system=None).print(table)
 
 

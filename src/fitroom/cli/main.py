@@ -1,4 +1,4 @@
-"""The command line: one file a command, loaded when it is used so that `--help` stays fast."""
+"""The entry point of the command line. Commands are imported when they are used, so that `--help` stays fast."""
 
 import importlib
 import os
@@ -9,25 +9,25 @@ from typing import NoReturn
 
 import click
 
-from fitroom import __version__
-from fitroom.cli.output import take_any_name
+from fitroom.cli.output import accept_any_name
 from fitroom.errors import FitroomError, nearest_names
+from fitroom.version import __version__
 
 COMMANDS = {
-    "train": "A folder of pictures in, a trained classifier out.",
-    "predict": "What a trained classifier makes of pictures.",
-    "report": "The report of a run as one HTML page.",
-    "estimate": "How much memory a training step takes, without running it.",
-    "plan": "The fastest recipe that fits a card or a budget.",
-    "segments": "Where a model can be cut, what recomputing saves and what it costs.",
-    "run": "A training script as it stands, with model.fit that out-of-memory cannot stop.",
-    "gpus": "The cards fitroom knows, and the ones in this machine.",
-    "completion": "Completion of commands, models and cards in the shell.",
+    "train": "Train an image classifier on a folder of images.",
+    "predict": "Classify images with a trained classifier.",
+    "report": "Write the report of a run as one HTML page.",
+    "estimate": "Estimate the memory of a training step without running it.",
+    "plan": "Find the fastest recipe that fits a card or a memory budget.",
+    "segments": "Show the segments of a model: what recomputing them saves and costs.",
+    "run": "Run a training script with model.fit protected against out-of-memory.",
+    "gpus": "List the cards that fitroom knows, and those in this machine.",
+    "completion": "Print a script for completion in the shell.",
 }
 
 
 def _note_debug(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    """Remember `--debug` where `main` finds it. `sys.argv` may have become a script's own by then."""
+    """Store `--debug` where `main` finds it: `sys.argv` may be that of a script by then."""
     if wanted:
         ctx.find_root().ensure_object(dict)["debug"] = True
 
@@ -54,7 +54,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # Newer versions of click look for the nearest, too, but among commands that are imported.
+        # Newer versions of click suggest the nearest, too, but only among commands that are imported.
         nearest = [] if args[0] in COMMANDS or ctx.resilient_parsing else nearest_names(args[0], COMMANDS, count=1)
         if nearest:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {nearest[0]!r}?")
@@ -75,11 +75,11 @@ def fitroom() -> None:
 def main() -> NoReturn:
     """Run the command line. Data goes to stdout, everything else to stderr.
 
-    Exit codes: 0 done, 1 what was given cannot work, 2 wrong usage of the command line, 130 interrupted.
+    Exit codes: 0 done, 1 the input cannot work, 2 wrong usage of the command line, 130 interrupted.
     """
-    # Ended from outside, as by `kill`: leave as by Ctrl-C, taking processes and folders along.
+    # On SIGTERM exit as on Ctrl-C, so that child processes end and temporary folders are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    take_any_name()
+    accept_any_name()
     noted: dict[str, bool] = {}
     try:
         status = fitroom.main(prog_name="fitroom", standalone_mode=False, obj=noted)
@@ -90,7 +90,7 @@ def main() -> NoReturn:
         click.echo("interrupted", err=True)
         status = 130
     except BrokenPipeError:
-        # The reader left, as `| head` does: nothing more to say, and nothing to flush at exit.
+        # The reader is gone, as with `| head`: nothing more to write, and nothing to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     except Exception as error:
@@ -105,7 +105,7 @@ def main() -> NoReturn:
 def _unexpected(error: Exception) -> FitroomError:
     return FitroomError(
         f"{type(error).__name__}: {error}",
-        hint="this was not foreseen; the same command with --debug shows where it happened",
+        hint="this is unexpected; the same command with --debug shows the traceback",
     )
 
 

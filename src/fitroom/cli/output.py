@@ -1,4 +1,4 @@
-"""Stdout for results, stderr for everything else."""
+"""What a command writes where: results to stdout; backend, progress and views to stderr."""
 
 import codecs
 import io
@@ -9,19 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+import click
+
+from fitroom.backends.choose import BackendChoice, settle_backend
+from fitroom.report.shared.words import format_backend
+from fitroom.watch.listener import Listener
+
 _STDOUT, _STDERR = 1, 2
 _ANY_NAME = "fitroom-any-name"
 
 
-def take_any_name() -> None:
-    """Have stdout take names of files that are no text: as the bytes that they are, which scripts can use."""
-    codecs.register_error(_ANY_NAME, _as_bytes)
+def accept_any_name() -> None:
+    """Let stdout write file names that are not valid text, as their original bytes, which scripts can use."""
+    codecs.register_error(_ANY_NAME, _encode_bytes)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_ANY_NAME)
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON for people, in letters of any script; bytes of a name that are no text as JSON's escapes.
+    """A value as indented JSON, with non-ASCII letters as they are; bytes that are not text are escaped.
 
     >>> print(json_text({"file": "цветок"}))
     {
@@ -36,7 +42,7 @@ def json_text(value: Any) -> str:
     return text
 
 
-def _as_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
+def _encode_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     part = error.object[error.start : error.end]
@@ -47,8 +53,8 @@ def _as_bytes(error: UnicodeError) -> tuple[str | bytes, int]:
 
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
-    """Send to stderr what the user's own code prints while it builds and is traced, and the programs it starts."""
-    if sys.stdout is None:  # closed, as `>&-` does: there is nothing to keep clean
+    """Redirect to stderr what the user's code, and programs that it starts, print while a model is built and traced."""
+    if sys.stdout is None:  # closed by `>&-`
         yield
         return
     sys.stdout.flush()
@@ -64,7 +70,7 @@ def stdout_for_results() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Say on stderr what is under way: one line that changes in a terminal, a line each in a log."""
+    """Show on stderr what is being done: one changing line in a terminal, one line each in a log."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -73,3 +79,56 @@ def progress() -> Iterator[Callable[[str], None]]:
         return
     with console.status("starting") as status:
         yield lambda text: status.update(f"{text} ...")
+
+
+_STDERR = 2
+
+
+@contextmanager
+def open_view(*, as_json: bool) -> Iterator[Listener]:
+    """The view of a training: JSON lines on stdout; or on stderr, live in a terminal and plain lines in a log.
+
+    Views write to a duplicate of stderr: stderr itself is redirected while a framework starts.
+    """
+    from fitroom.report.progress.lines import JsonView, LineView
+
+    if as_json:
+        with JsonView() as view:
+            yield view
+        return
+    with os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1) as own:
+        if not own.isatty():
+            with LineView(own) as lines:
+                yield lines
+            return
+        from rich.console import Console
+
+        from fitroom.report.progress.live import LiveView
+
+        with LiveView(Console(file=own)) as live:
+            yield live
+
+
+def choose_backend_and_say(flag: str | None, *, why: str = "--backend", also: tuple[str, ...] = ()) -> str:
+    """Choose the backend before Keras is imported, and print which it is. Returns its name.
+
+    `flag` is the backend asked for, `why` where it was asked for, `also` further values that the flag may have.
+    """
+    choice = settle_backend(flag, why=why, also=also)
+    say_backend(choice)
+    return choice.name
+
+
+def say_backend(choice: BackendChoice) -> None:
+    """Print the line about the backend to stderr."""
+    click.echo(f"backend: {backend_words(choice)}", err=True)
+
+
+def backend_words(choice: BackendChoice) -> str:
+    """A backend, why it was chosen, and what that overrides.
+
+    >>> backend_words(BackendChoice(name="jax", why="--backend", overridden="KERAS_BACKEND=torch"))
+    'JAX (--backend, which overrides KERAS_BACKEND=torch)'
+    """
+    overrides = f", which overrides {choice.overridden}" if choice.overridden else ""
+    return f"{format_backend(choice.name)} ({choice.why}{overrides})"

@@ -7,18 +7,17 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
-from fitroom.cli.backend_line import choose_and_say
-from fitroom.cli.batch_sizes import BatchSizeOrMax
-from fitroom.cli.completing import complete_models
-from fitroom.cli.knob_names import knob_names
-from fitroom.cli.output import progress, stdout_for_results
+from fitroom.cli.completion import complete_models
+from fitroom.cli.option_types import BatchSizeOrMax
+from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
+from fitroom.cli.shared_options import knob_names
 from fitroom.errors import InputError
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
+from fitroom.planning.request import ALLOWABLE, KEEPABLE
 
 ALL = "all"
 _EPILOG = (
-    "Results go to stdout, everything else to stderr. Exit code 1: nothing fits, or what was given cannot work; "
-    "2: wrong usage."
+    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 nothing fits, or the input cannot work; "
+    "2 wrong usage."
 )
 
 
@@ -30,25 +29,27 @@ _EPILOG = (
     default="32",
     show_default=True,
     metavar="N",
-    help="Samples per optimizer step, never changed; or max, the largest that fits whole.",
+    help="Samples per optimizer step, never changed; or max: the largest batch that fits without micro-batches.",
 )
 @shared.image_size
 @shared.sequence_length
 @shared.classes
-@shared.gpu("The card, such as 'RTX 3060'; or all of the catalogue.  [default: this machine's, else a T4]", ALL)
-@click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB. With --gpu: that card, capped.")
+@shared.gpu("The card, e.g. 'RTX 3060'; or all cards of the catalogue.  [default: this machine's, else a T4]", ALL)
+@click.option("--budget", metavar="SIZE", help="Memory to train in, e.g. 8GiB. With --gpu: a limit on that card.")
 @shared.backend("jax, tensorflow or torch.")
-@shared.precision("A Keras dtype policy, or auto: what the card does well.  [default: the model's own]", "auto")
-@shared.optimizer("Any of keras.optimizers.  [default: the model's own, else adam]")
-@knob_names("--keep", KEEPABLE, "What stays as the model has it")
-@knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
+@shared.precision("A Keras dtype policy, or auto: the fastest of the card.  [default: the model's own]", "auto")
+@shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
+@knob_names("--keep", KEEPABLE, "Knobs that stay as they are")
+@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be used where nothing else fits")
 @shared.prefer("samples")
-@click.option("--probe", is_flag=True, help="Time the best few on this machine's card instead of predicting speed.")
+@click.option(
+    "--probe", is_flag=True, help="Time the best recipes on this machine's card instead of predicting their speed."
+)
 @shared.unsafe
-@click.option("--all-recipes", is_flag=True, help="Show every recipe there is to choose from.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@shared.plot("Draw what there is to choose from: .svg, .png or .html.")
-@shared.file("--save", "Keep it for fitroom.fit(plan=FILE).")
+@click.option("--all-recipes", is_flag=True, help="Show all alternatives.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+@shared.plot("Plot the alternatives, to .svg, .png or .html.")
+@shared.file("--save", "Save the plan for fitroom.fit(plan=FILE).")
 def command(
     backend: str | None,
     gpu: str | None,
@@ -58,8 +59,8 @@ def command(
     save: Path | None,
     **asked: Any,
 ) -> None:
-    """The fastest way to train MODEL with this batch in this memory: how many samples at once, what is computed again
-    instead of kept, in which precision; what that takes, how fast it is and what it changes. No GPU is needed.
+    """Find the fastest recipe to train MODEL with this batch in this memory: micro-batch, segments to recompute,
+    precision; with its memory, its speed and its effect on the result. No GPU is needed.
 
     MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
     returns the model: build.py:make_model or package.module:make_model.
@@ -76,13 +77,13 @@ def command(
     if everywhere:
         _check_is_for_all(plot=plot, save=save, **asked)
     job = PlanJob(gpu=None if everywhere else gpu, **asked | {"prefer": asked["prefer"].replace("-", " ")})
-    backend = choose_and_say(backend)
+    backend = choose_backend_and_say(backend)
     if everywhere:
         with progress() as say, stdout_for_results():
             found = job.run_for_cards(backend, say)
         if not any(each.option for each in found):
             raise InputError(
-                f"No card of the catalogue can train {job.model} with a batch of {job.batch_size}.",
+                f"No card of the catalogue can train {job.model} with batch size {job.batch_size}.",
                 hint="a smaller --batch-size or --image-size, --precision auto, --allow image-size",
             )
         _show({"schema_version": 1, "plans": [each.to_dict() for each in found]} if as_json else _table(job, found))
@@ -90,33 +91,33 @@ def command(
     with progress() as say, stdout_for_results():
         plan = job.run(backend, say)
     if plot:
-        from fitroom.report.plan_plot import save_plan_plot
+        from fitroom.report.save import save_plan
 
-        save_plan_plot(plan, plot)
-        click.echo(f"drawn: {plot}", err=True)
+        save_plan(plan, plot)
+        click.echo(f"plot written: {plot}", err=True)
     if save:
         plan.save(save)
         click.echo(f"saved: {save}", err=True)
     if as_json:
         _show(plan.to_dict())
         return
-    from fitroom.report.plan_text import plan_text
+    from fitroom.report.plan.text import render_plan_text
 
-    _show(plan_text(plan, all_recipes=all_recipes))
+    _show(render_plan_text(plan, all_recipes=all_recipes))
 
 
 def _check_is_for_all(**asked: Any) -> None:
     for flag in ("budget", "probe", "plot", "save"):
         if asked[flag]:
-            raise click.UsageError(f"--{flag} is for one card; --gpu all asks for each as it is")
+            raise click.UsageError(f"--{flag} is for one card and cannot be used with --gpu all")
     if asked["batch_size"] == "max":
-        raise click.UsageError("--gpu all needs a --batch-size of its own: max differs from card to card")
+        raise click.UsageError("--gpu all needs a number for --batch-size: max differs from card to card")
 
 
 def _table(job: Any, found: list[Any]) -> Any:
-    from fitroom.report.plan_cards import cards_table
+    from fitroom.report.plan.cards import render_cards_table
 
-    return cards_table(found, f"{job.model}, batch {job.batch_size}")
+    return render_cards_table(found, f"{job.model}, batch {job.batch_size}")
 
 
 def _show(result: Any) -> None:

@@ -1,40 +1,38 @@
-"""What `fitroom plan` was asked for, carried out: for one card and budget, or for every card of the catalogue."""
+"""The work of `fitroom plan`: for one card and budget, or for every card of the catalogue."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fitroom.backends.choose import choose_backend
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.backends.quiet import quieten, quieten_for_estimates
-from fitroom.backends.vendor import check_nvidia
 from fitroom.budget import Budget
-from fitroom.cli.remembered import key_of, recall, remember
+from fitroom.cards.catalogue import Card, check_nvidia, find_card
+from fitroom.cards.nvml import live_gpus
+from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
 from fitroom.input_sizes import known_sizes
-from fitroom.models.source import ModelSource, check_model, kind_of
+from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
+from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.cards import CardPlan, plan_for_cards
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE, knobs_of
 from fitroom.planning.option import Option
 from fitroom.planning.plan import plan
-from fitroom.planning.planner import AUTO, Question
+from fitroom.planning.request import ALLOWABLE, AUTO, KEEPABLE, PlanRequest, parse_knobs
 from fitroom.planning.result import Plan
-from fitroom.planning.room import room_of
+from fitroom.planning.target import choose_target
 from fitroom.recipe import PRECISIONS
-from fitroom.watch.nvml import live_gpus
 
 Say = Callable[[str], None]
 
 _AS_BYTES = (
-    "Pictures are planned to go to the card as uint8 and to be normalised there, as `fitroom train` has it; as float32 "
-    "a batch takes four times as much."
+    "The plan assumes that images are transferred to the card as uint8 and normalised there, as in `fitroom train`; as "
+    "float32 a batch takes four times as much memory."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanJob:
-    """One model, one batch, what it may be trained in and what may be turned for it."""
+    """One model and batch, the memory to train in, and the knobs that may be changed."""
 
     model: str
     batch_size: int | str
@@ -52,46 +50,46 @@ class PlanJob:
     sequence_length: int | None = None
 
     def run(self, backend: str | None, say: Say) -> Plan:
-        """The plan. `say` hears what is under way."""
+        """The plan. `say` is called with what is being done."""
         backend = self._start(backend)
-        room = room_of(self.budget, self.gpu, backend)
+        room = choose_target(self.budget, self.gpu, backend)
         check_nvidia(room.card)
         if self.probe:
             _check_is_here(room.card)
-        # What is free on the card in this machine is another tomorrow.
+        # How much is free on the card of this machine changes, so that plan is not cached.
         is_live = self.gpu is None and self.budget in (None, "live")
         key = None if is_live else self._key(backend, room.card.name, room.budget.bytes)
-        if found := recall(key, Plan.from_dict):
+        if found := load_answer(key, Plan.from_dict):
             return found
         question = self._question(say)
         with known_sizes(sequence_length=self.sequence_length):
             found = plan(**question, budget=self.budget, gpu=self.gpu, probe=self.probe, say=say)
         if question["input_dtype"]:
             found = replace(found, notes=(*found.notes, _AS_BYTES))
-        remember(key, found.to_dict())
+        store_answer(key, found.to_dict())
         return found
 
     def run_for_cards(self, backend: str | None, say: Say) -> list[CardPlan]:
-        """What each card of the catalogue would do."""
+        """The best plan for each card of the catalogue."""
         backend = self._start(backend)
         key = self._key(backend, "all")
 
         def read(kept: list[dict[str, Any]]) -> list[CardPlan]:
             return [_card_plan(each, backend) for each in kept]
 
-        if found := recall(key, read):
+        if found := load_answer(key, read):
             return found
         question = self._question(say)
-        keep, allow = knobs_of("keep", self.keep, KEEPABLE), knobs_of("allow", self.allow, ALLOWABLE)
+        keep, allow = parse_knobs("keep", self.keep, KEEPABLE), parse_knobs("allow", self.allow, ALLOWABLE)
         with known_sizes(sequence_length=self.sequence_length):
-            found = plan_for_cards(Question(**question | {"keep": keep, "allow": allow}), say=say)
-        remember(key, [each.to_dict() for each in found])
+            found = plan_for_cards(PlanRequest(**question | {"keep": keep, "allow": allow}), say=say)
+        store_answer(key, [each.to_dict() for each in found])
         return found
 
     def _start(self, backend: str | None) -> str:
-        """Settle the backend, and tell what can be told to be wrong before anything slow is imported."""
-        knobs_of("keep", self.keep, KEEPABLE)
-        knobs_of("allow", self.allow, ALLOWABLE)
+        """Choose the backend, and raise errors that can be found before anything slow is imported."""
+        parse_knobs("keep", self.keep, KEEPABLE)
+        parse_knobs("allow", self.allow, ALLOWABLE)
         if self.precision not in (None, AUTO, *PRECISIONS):
             known = f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), (AUTO, *PRECISIONS), more=known)
@@ -105,12 +103,12 @@ class PlanJob:
         return backend
 
     def _key(self, backend: str, *room: object) -> str | None:
-        """What the answer is remembered under."""
+        """The cache key of the answer."""
         return key_of(asdict(self) | {"backend": backend, "room": room, "measure": self.probe, "command": "plan"})
 
     def _question(self, say: Say) -> dict[str, Any]:
         """What is to be trained, as `fitroom.plan` takes it."""
-        from fitroom.models.resizing import load_resizable
+        from fitroom.keras_model.loading.source import load_resizable
 
         say(f"building {self.model}")
         source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)
@@ -123,7 +121,7 @@ class PlanJob:
             "allow": self.allow,
             "prefer": self.prefer,
             "optimizer": self.optimizer,
-            # Of ready-made models it is known how they want their pictures.
+            # The normalisation of keras.applications models is known.
             "input_dtype": "uint8" if kind_of(self.model) == "name" else None,
             "rebuild": loaded.rebuild,
         }
@@ -137,10 +135,10 @@ def _card_plan(kept: dict[str, Any], backend: str) -> CardPlan:
 
 
 def _check_is_here(card: Card) -> None:
-    """Recipes can be timed on the card in this machine alone."""
+    """Raise InputError unless the card is in this machine, where `--probe` times recipes."""
     here = [gpu.name for gpu in live_gpus()]
     if not here or find_card(here[0]).name != card.name:
         raise InputError(
             f"--probe times recipes on {card.name}. In this machine: {here[0] if here else 'no NVIDIA GPU'}.",
-            hint="leave --probe out: speed is then predicted from the card's datasheet",
+            hint="leave out --probe: the speed is then predicted from the card's datasheet",
         )

@@ -1,4 +1,4 @@
-"""`fitroom run`: a script as it stands, with `model.fit` that out-of-memory cannot stop."""
+"""`fitroom run`: runs a script with `model.fit` protected against out-of-memory."""
 
 import importlib.util
 import os
@@ -14,15 +14,15 @@ from fitroom.cli.fresh_process import Beginning, say
 from fitroom.errors import FitroomError, FreshStart, InputError, OutOfMemoryError
 from fitroom.recipe import Recipe
 
-_EPILOG = (
-    "Exit codes: the script's own; 1 it raised, or cannot be trained; 2 wrong usage; 130 and 143 stopped by a signal."
-)
+_EPILOG = "Exit codes: the script's own; 1 it raised, or cannot be run; 2 wrong usage; 130 and 143 stopped by a signal."
 
 
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The most samples at once from the start.")
-@click.option("--run-dir", metavar="FOLDER", help="Keep checkpoints here; the same command goes on after a kill.")
-@shared.backend("jax, tensorflow or torch, whatever KERAS_BACKEND and the script say.", default="as the script has it")
+@click.option(
+    "--micro-batch", type=click.IntRange(min=1), metavar="N", help="Start with micro-batches of at most N samples."
+)
+@click.option("--run-dir", metavar="FOLDER", help="Folder for checkpoints; the same command resumes after a kill.")
+@shared.backend("jax, tensorflow or torch; overrides KERAS_BACKEND and the script.", default="that of the script")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module or package, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -36,16 +36,16 @@ def command(
 ) -> None:
     """Run a Python script in which `model.fit` survives out-of-memory.
 
-    Nothing in it has to change: Keras's `fit` is served by `fitroom.fit`. Where a batch does not fit, it is cut into
-    micro-batches and trained to the same result.
+    The script needs no change: calls of Keras's `fit` are carried out by `fitroom.fit`. A batch that does not fit is
+    trained in micro-batches, with the same effective batch.
 
     \b
       fitroom run train.py --epochs 10
       fitroom run -m package.train --epochs 10
-      fitroom run --run-dir runs/a train.py        # the same again goes on where it was killed
+      fitroom run --run-dir runs/a train.py        # the same command resumes after a kill
     """
     if is_module:
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
     _check_is_there(script, is_module=is_module)
     from fitroom.cli.script_protection import ScriptProtection
 
@@ -58,7 +58,7 @@ def command(
             sys.argv = [script, *arguments]
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
-            path = Path(script).absolute()  # `__file__` outlives a change of folder
+            path = Path(script).absolute()  # `__file__` must stay valid when the script changes its folder
             sys.argv = [str(path), *arguments]
             sys.path.insert(0, str(path.resolve().parent))
             runpy.run_path(str(path), run_name="__main__")
@@ -72,7 +72,7 @@ def command(
     except FitroomError:
         raise
     except Exception as error:
-        _print_as_python_would(error)
+        _print_traceback(error)
         sys.exit(1)
     if must_restart:
         beginning.restart()
@@ -83,8 +83,8 @@ def _without_run_dir(fresh_start: FreshStart) -> str:
     from fitroom.train.fresh_start import IN_THE_WAY
 
     is_of_training = fresh_start.during == "training"
-    smaller = f"--micro-batch {fresh_start.micro_batch} begins with less, and " if is_of_training else ""
-    return f"{IN_THE_WAY}. {smaller}with --run-dir FOLDER it goes on from checkpoints in a fresh process by itself"
+    smaller = f"--micro-batch {fresh_start.micro_batch} starts with less memory, and " if is_of_training else ""
+    return f"{IN_THE_WAY}. {smaller}with --run-dir FOLDER it resumes from checkpoints in a fresh process by itself"
 
 
 def _check_is_there(script: str, *, is_module: bool) -> None:
@@ -94,19 +94,19 @@ def _check_is_there(script: str, *, is_module: bool) -> None:
         return
     try:
         is_there = importlib.util.find_spec(script) is not None
-    except ModuleNotFoundError as error:  # of the package that it is in
+    except ModuleNotFoundError as error:  # the package that should contain it
         if not f"{script}.".startswith(f"{error.name}."):
             raise
         is_there = False
     if not is_there:
         raise InputError(
             f"There is no module {script!r}.",
-            hint="`fitroom run -m package.train` looks for package/train.py in this folder and among what is installed",
+            hint="`fitroom run -m package.train` looks for package/train.py in this folder and in installed packages",
         )
 
 
-def _print_as_python_would(error: Exception) -> None:
-    """The script's own traceback, from its first line on."""
+def _print_traceback(error: Exception) -> None:
+    """Print the traceback of the script itself, as Python would."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>", runpy.__file__):
         frames = frames.tb_next

@@ -1,4 +1,4 @@
-"""What `fitroom run` does for a script: protects it when Keras is imported, and says in the end where it could not."""
+"""Protection of a script by `fitroom run`: it starts when Keras is imported, and reports what was not protected."""
 
 import atexit
 import os
@@ -7,24 +7,20 @@ from types import ModuleType
 import click
 
 from fitroom.backends.choose import choose_backend, keras_backend_choice
-from fitroom.cli.backend_line import backend_words
+from fitroom.cli.output import backend_words
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 from fitroom.train.keras_import import when_imported
-from fitroom.train.plain_training import OLD_KERAS, PlainTraining
-from fitroom.train.protect import serve
+from fitroom.train.protect import OLD_KERAS, PlainTraining, serve
 
 _KERAS = "keras"
 
 
 class ScriptProtection:
-    """Has `model.fit` of a script served by `fitroom.fit`, however Keras comes into it.
+    """Has `model.fit` of a script served by `fitroom.fit`, however the script imports Keras.
 
-    Args:
-        script: what the user calls it.
-        recipe: what `fit` begins with.
-        run_dir: where it keeps checkpoints.
-        backend: the one that `--backend` names; the script itself cannot choose another then.
+    `script` is its name for messages, `recipe` the one `fit` starts with, `run_dir` the folder of checkpoints. With
+    `backend` the script cannot choose another one.
     """
 
     def __init__(self, script: str, *, recipe: Recipe | None, run_dir: str | None, backend: str | None) -> None:
@@ -36,12 +32,12 @@ class ScriptProtection:
         self._why_not: str | None = None
 
     def start(self) -> None:
-        """Wait for Keras. At the end of the process training that was not served is told of."""
+        """Wait for the import of Keras. At the end of the process, training that was not protected is reported."""
         when_imported((_KERAS, *OLD_KERAS), self._imported, before=self._importing)
-        atexit.register(self._tell_of_plain_training)  # runs after the script's threads are done
+        atexit.register(self._report_plain_training)  # runs after the script's threads are done
 
     def end(self) -> None:
-        """After the last line of a script."""
+        """Report, after the last line of the script, if Keras was never imported."""
         if not self._seen:
             click.echo(f"fitroom: nothing was protected: {self._script} did not import Keras", err=True)
 
@@ -53,21 +49,21 @@ class ScriptProtection:
             os.environ["KERAS_BACKEND"] = self._backend
 
     def _imported(self, module: ModuleType) -> None:
-        if "Model" not in vars(module):  # a file or folder of that name beside the script
+        if "Model" not in vars(module):  # a file or folder named keras beside the script
             return
         is_first = _KERAS not in self._seen
         self._seen.append(module.__name__)
         if module.__name__ == _KERAS and is_first:
             self._protect()
         elif module.__name__ == _KERAS:
-            # What fitroom holds of the first Keras does not fit the second.
+            # fitroom is bound to the first import of Keras.
             self._why_not = "Keras was imported a second time, as `keras.config.set_backend` does"
         self._plain.watch(module)
 
     def _protect(self) -> None:
         try:
             serve(recipe=self._recipe, run_dir=self._run_dir)
-        except FitroomError as error:  # such as a backend that cannot train: the script may do other things with it
+        except FitroomError as error:  # e.g. a backend that cannot train: the script may use it otherwise
             self._why_not = error.message
             click.echo(f"fitroom: model.fit is NOT protected: {error.message}", err=True)
             return
@@ -78,7 +74,7 @@ class ScriptProtection:
             err=True,
         )
 
-    def _tell_of_plain_training(self) -> None:
+    def _report_plain_training(self) -> None:
         calls = self._plain.calls
         if not calls:
             return
@@ -89,5 +85,5 @@ class ScriptProtection:
                 click.echo(f"hint: {name} is Keras 2, which fitroom does not serve: `import keras`", err=True)
         if any(called.startswith(f"{_KERAS}'s ") for called in calls):
             click.echo(
-                f"hint: {self._why_not or 'what is called on a model is served, as in model.fit(...)'}", err=True
+                f"hint: {self._why_not or 'only calls on a model object are protected, as in model.fit(...)'}", err=True
             )

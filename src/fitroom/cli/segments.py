@@ -1,4 +1,4 @@
-"""`fitroom segments`: where a model's graph of layers can be cut, and what recomputing its segments saves and costs."""
+"""`fitroom segments`: the segments of a model's layer graph, and what recomputing them saves and costs."""
 
 import json
 from pathlib import Path
@@ -7,26 +7,28 @@ from typing import Any
 import click
 
 from fitroom.cli import shared_options as shared
-from fitroom.cli.backend_line import choose_and_say
-from fitroom.cli.completing import complete_models
-from fitroom.cli.output import stdout_for_results
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
+from fitroom.cli.completion import complete_models
+from fitroom.cli.output import choose_backend_and_say, stdout_for_results
+from fitroom.recipe import Recipe, Remat
 
-_EPILOG = "Results go to stdout, everything else to stderr. Exit code 1: what was given cannot work; 2: wrong usage."
+_EPILOG = "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the input cannot work; 2 wrong usage."
 
 
 @click.command(name="segments", epilog=_EPILOG)
 @click.argument("model", shell_complete=complete_models)
-@shared.remat("none, blocks, or a size for the whole step such as 6GiB.", default="blocks", show_default=True)
-@shared.batch_size("Samples at once.")
+@shared.remat(
+    "What to recompute: none, blocks, or as much as the whole step needs to fit a limit, e.g. 6GiB.",
+    default="blocks",
+    show_default=True,
+)
+@shared.batch_size("Samples in a micro-batch.")
 @shared.image_size
 @shared.classes
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
-@shared.backend("jax, tensorflow, torch: only to build the model with.")
+@shared.backend("jax, tensorflow or torch, only used to build the model.")
 @shared.unsafe
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@shared.file("--plot", "Draw the graph: an .svg file.", ".svg")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+@shared.file("--plot", "Draw the graph, to an .svg file.", ".svg")
 def command(
     model: str,
     remat: str | Remat,
@@ -39,7 +41,7 @@ def command(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Where the layers of MODEL can be cut into segments, what computing them again saves, and what it costs.
+    """Show where the layers of MODEL can be divided into segments, what recomputing them saves, and what it costs.
 
     \b
     fitroom segments xception
@@ -47,39 +49,40 @@ def command(
     fitroom segments model.keras --json
     """
     from fitroom.backends.quiet import quieten
-    from fitroom.models.resizing import load_resizable
-    from fitroom.models.source import ModelSource, check_model
+    from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 
-    Recipe(precision=precision)  # raises where there is no such precision
+    Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
-    quieten(choose_and_say(backend))
+    quieten(choose_backend_and_say(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with stdout_for_results():
         outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)
     if plot:
-        from fitroom.report.segments_graph import graph_svg
+        from fitroom.report.segments.figure import draw_segments
 
-        plot.write_text(graph_svg(graph, outline), encoding="utf-8")
-        click.echo(f"drawn: {plot}", err=True)
+        plot.write_text(draw_segments(graph, outline), encoding="utf-8")
+        click.echo(f"plot written: {plot}", err=True)
     if as_json:
         click.echo(json.dumps(outline.to_dict(), indent=2))
         return
     from rich.console import Console
 
-    from fitroom.report.segments_text import SegmentsText
+    from fitroom.report.segments.text import render_segments_text
 
-    Console().print(SegmentsText(outline))
+    Console().print(render_segments_text(outline))
 
 
 def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:
-    from fitroom.backends.keras_layers import precision_of
-    from fitroom.backends.keras_precision import in_precision
-    from fitroom.backends.keras_remat import resident_bytes
-    from fitroom.remat.choice import Choice
-    from fitroom.remat.outline import outline_of
+    from fitroom.keras_model.layers import precision_of
+    from fitroom.keras_model.precision import in_precision
+    from fitroom.keras_model.recompute import resident_bytes
+    from fitroom.remat.chooser import SegmentChooser
+    from fitroom.remat.table import make_segment_table
 
     with in_precision(model, precision):
-        choice = Choice.of_model(model)
-        cover = choice.cover(remat, batch_size, resident_bytes(model, batch_size))
-        outline = outline_of(choice, cover, model=model.name, precision=precision_of(model), num_samples=batch_size)
-    return outline, choice.graph
+        chooser = SegmentChooser.of_model(model)
+        segmentation = chooser.choose(remat, batch_size, resident_bytes(model, batch_size))
+        outline = make_segment_table(
+            chooser, segmentation, model=model.name, precision=precision_of(model), num_samples=batch_size
+        )
+    return outline, chooser.graph

@@ -1,41 +1,46 @@
-"""Options that several commands have, spelled and checked the same way."""
+"""Options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fitroom.backends.choose import INSTALLABLE
-from fitroom.cli.completing import complete_gpus
-from fitroom.cli.remat_choice import RematChoice
-from fitroom.recipe import PRECISIONS
-from fitroom.remat.value import NAMES as REMAT_NAMES
+from fitroom.cli.completion import complete_gpus
+from fitroom.cli.option_types import RematChoice
+from fitroom.recipe import PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 
 image_size = click.option(
-    "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the pictures."
+    "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the images."
 )
 sequence_length = click.option(
-    "--sequence-length", type=click.IntRange(min=1), metavar="N", help="Of inputs whose length the model leaves open."
+    "--sequence-length",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Length of inputs that the model leaves variable.",
 )
-jit = click.option("--jit/--no-jit", default=None, help="Whether the step is compiled whole.  [default: as Keras does]")
+jit = click.option("--jit/--no-jit", default=None, help="Whether to compile the whole step.  [default: as Keras does]")
 classes = click.option(
-    "--classes", type=click.IntRange(min=1), metavar="N", help="Of a ready-made model.  [default: 5]"
+    "--classes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of classes of a keras.applications model.  [default: 5]",
 )
-unsafe = click.option("--unsafe", is_flag=True, help="Let a .keras file bring code of its own (Lambda layers).")
+unsafe = click.option("--unsafe", is_flag=True, help="Run code stored in a .keras file, such as Lambda layers.")
 
 
 def batch_size(text: str) -> Decorator:
-    """`--batch-size` of one batch."""
+    """`--batch-size`, a single number."""
     return click.option(
         "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help=text
     )
 
 
 def backend(text: str, *more: str, default: str = "KERAS_BACKEND, keras.json, else the first installed") -> Decorator:
-    """`--backend`; what it may be is checked when it is chosen, by the words that KERAS_BACKEND is checked by."""
+    """`--backend`. Its value is checked when the backend is chosen, as that of KERAS_BACKEND is."""
     completed = _words(*INSTALLABLE, *more)
     return click.option("--backend", metavar="NAME", help=f"{text}  [default: {default}]", shell_complete=completed)
 
@@ -77,9 +82,9 @@ def plot(text: str) -> Decorator:
 
 
 def file(flag: str, text: str, *suffixes: str) -> Decorator:
-    """A file to write. What writing would refuse is said before the work instead of after it."""
+    """A file to write. Its suffix and folder are checked before the work instead of after it."""
 
-    def checked_early(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    def check_early(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
         if path and suffixes and path.suffix.lower() not in suffixes:
             kinds = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
             raise click.BadParameter(f"{str(path)!r} must end in {kinds}", ctx, param)
@@ -88,19 +93,33 @@ def file(flag: str, text: str, *suffixes: str) -> Decorator:
         return path
 
     kind = click.Path(path_type=Path, dir_okay=False)
-    return click.option(flag, type=kind, callback=checked_early, metavar="FILE", help=text)
+    return click.option(flag, type=kind, callback=check_early, metavar="FILE", help=text)
 
 
 def prefer(what: str) -> Decorator:
-    """`--prefer`; `what` is what a batch is of."""
+    """`--prefer`; `what` names the elements of a batch."""
     return click.option(
         "--prefer",
         type=click.Choice(["whole-batches", "speed"]),
         default="whole-batches",
         show_default=True,
-        help=f"Whether BatchNormalization has at least 16 {what} at once as long as anything else fits.",
+        help=f"whole-batches: keep micro-batches of at least 16 {what} for BatchNormalization while that fits.",
     )
 
 
 def _words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     return lambda ctx, param, typed: [word for word in words if word.startswith(typed)]
+
+
+def knob_names(flag: str, known: Sequence[str], text: str) -> Decorator:
+    """An option of knob names, with commas or repeated. The names are checked by `fitroom.plan`."""
+
+    def split(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word.strip() for words in given for word in words.split(","))
+
+    def complete(ctx: click.Context, param: click.Parameter, typed: str) -> list[str]:
+        before, comma, begun = typed.rpartition(",")
+        return [f"{before}{comma}{name}" for name in known if name.startswith(begun)]
+
+    options: dict[str, Any] = {"multiple": True, "callback": split, "shell_complete": complete}
+    return click.option(flag, metavar="KNOB[,KNOB...]", help=f"{text}: {', '.join(known)}.", **options)

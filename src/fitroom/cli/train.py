@@ -1,4 +1,4 @@
-"""`fitroom train`: a folder of pictures in, a trained classifier out."""
+"""`fitroom train`: trains an image classifier on a folder of images."""
 
 import json
 import shlex
@@ -10,25 +10,25 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fitroom.backends.keras_optimizers import check_optimizer
 from fitroom.classify import records
 from fitroom.classify.job import ensure_report
 from fitroom.classify.options import TrainOptions, resume_command
 from fitroom.cli import shared_options as shared
-from fitroom.cli.backend_line import choose_and_say, say_backend
-from fitroom.cli.completing import complete_models, complete_runs
+from fitroom.cli.completion import complete_models, complete_runs
 from fitroom.cli.fresh_process import Beginning
-from fitroom.cli.knob_names import knob_names
-from fitroom.cli.picture_sizes import PixelsOrAuto
-from fitroom.cli.run_place import choose_run, finished_words
-from fitroom.cli.views import open_view
+from fitroom.cli.option_types import PixelsOrAuto
+from fitroom.cli.output import choose_backend_and_say, open_view, say_backend
+from fitroom.cli.run_place import choose_run, describe_finished
+from fitroom.cli.shared_options import knob_names
 from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterrupted
-from fitroom.models.source import check_model
-from fitroom.planning.knobs import ALLOWABLE, KEEPABLE
+from fitroom.keras_model.loading.source import check_model
+from fitroom.keras_model.optimizers import check_optimizer
+from fitroom.planning.request import ALLOWABLE, KEEPABLE
+from fitroom.runs.layout import MODEL_FILE, REPORT_FILE
 
 _EPILOG = (
-    "Progress goes to stderr, what came of it to stdout. Exit codes: 0 trained; 1 what was given cannot work; 2 wrong "
-    "usage; 130 stopped by Ctrl-C, 143 by SIGTERM, and the same command goes on."
+    "Progress goes to stderr, the result to stdout. Exit codes: 0 trained; 1 the input cannot work; 2 wrong usage; 130 "
+    "stopped by Ctrl-C, 143 by SIGTERM: the same command with --run-dir, or --resume, resumes the run."
 )
 
 
@@ -48,115 +48,129 @@ _EPILOG = (
     default=10,
     show_default=True,
     metavar="N",
-    help="Times through the pictures.",
+    help="Passes over the training images.",
 )
-@shared.batch_size("Pictures per optimizer step. It is never changed: what does not fit is cut or recomputed.")
+@shared.batch_size(
+    "Images per optimizer step, never changed: a batch that does not fit is trained in micro-batches or recomputed."
+)
 @click.option(
     "--image-size",
     type=PixelsOrAuto(),
     metavar="PIXELS",
-    help="Height and width of the pictures; or auto: the model's own, and smaller ones where nothing else fits.",
+    help="Height and width of the images; or auto: the model's own size, or a smaller one where nothing else fits.",
 )
 @click.option(
     "--weights",
     metavar="FROM",
-    help="imagenet, none, or a file of weights.  [default: imagenet for a name of keras.applications]",
+    help="Initial weights: imagenet, none, or a file.  [default: imagenet for a name of keras.applications, else the "
+    "model's own]",
 )
-@click.option("--freeze", is_flag=True, help="Train the last layer alone.")
+@click.option("--freeze", is_flag=True, help="Train only the last layer.")
 @click.option(
     "--unfreeze-after",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train the last layer alone for N epochs, then all but the statistics of BatchNormalization.",
+    help="Train only the last layer for N epochs, then all layers except BatchNormalization.",
 )
 @shared.backend("jax, tensorflow or torch.")
-@click.option("--budget", metavar="SIZE", help="Memory to train in: 8GiB, or a card.  [default: what is there]")
-@shared.gpu("As if it were this card, such as 'RTX 3060'.")
-@shared.micro_batch("The most pictures at once.  [default: as the plan has it]")
-@knob_names("--keep", KEEPABLE, "What the plan leaves as it is")
-@knob_names("--allow", ALLOWABLE, "What may change the task where nothing else fits")
-@shared.prefer("pictures")
+@click.option(
+    "--budget", metavar="SIZE", help="Memory to train in: e.g. 8GiB, or a card.  [default: what is available]"
+)
+@shared.gpu("Plan for the memory of this card, e.g. 'RTX 3060'.")
+@shared.micro_batch("Largest micro-batch.  [default: chosen by the plan]")
+@knob_names("--keep", KEEPABLE, "Knobs that the plan does not change")
+@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be used where nothing else fits")
+@shared.prefer("images")
 @shared.precision(
-    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: float32, or what the card does well.",
+    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: the fastest of the card.",
     "auto",
     default="auto",
     show_default=True,
 )
 @shared.jit
-@shared.optimizer("Any of keras.optimizers.", default="adam", show_default=True)
+@shared.optimizer("A name of keras.optimizers.", default="adam", show_default=True)
 @click.option(
     "--learning-rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="RATE",
-    help="The highest; it warms up and falls along a cosine.  [default: Keras's own; a tenth of it when fine-tuning]",
+    help="Peak learning rate, with warm-up and cosine decay.  [default: Keras's; a tenth of it for fine-tuning]",
 )
 @click.option(
     "--label-smoothing",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
-    metavar="PART",
-    help="How much of a label is not believed, such as 0.1.",
+    metavar="SHARE",
+    help="Label smoothing, e.g. 0.1.",
 )
 @click.option(
-    "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without a better one."
+    "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without improvement."
+)
+@click.option("--class-weight", type=click.Choice(["balanced"]), help="Weight the classes so that all count the same.")
+@click.option(
+    "--augment/--no-augment", default=True, show_default=True, help="Random flips, zoom, shear, rotation and colours."
 )
 @click.option(
-    "--class-weight", type=click.Choice(["balanced"]), help="Have every class count the same, however many pictures."
-)
-@click.option("--augment/--no-augment", default=True, show_default=True, help="Flip, zoom, shear, turn, recolour.")
-@click.option(
-    "--resize", type=click.Choice(["crop", "pad", "stretch"]), default="crop", show_default=True, help="To a square."
+    "--resize",
+    type=click.Choice(["crop", "pad", "stretch"]),
+    default="crop",
+    show_default=True,
+    help="How images are made square.",
 )
 @click.option(
     "--validation",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.2,
     show_default=True,
-    metavar="PART",
-    help="Held out to find the best epoch.",
+    metavar="SHARE",
+    help="Share of the images held out to find the best epoch.",
 )
 @click.option(
     "--test",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.0,
     show_default=True,
-    metavar="PART",
-    help="Held out to try the result on.",
+    metavar="SHARE",
+    help="Share of the images held out to test the result.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, metavar="N", help="Of everything random."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of everything random.",
 )
-@click.option("--cache", type=click.Choice(["ram", "disk"]), help="Keep decoded pictures.")
-@click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="The most that --cache takes.")
-@click.option("--strict", is_flag=True, help="Stop at files that are no pictures instead of leaving them out.")
+@click.option("--cache", type=click.Choice(["ram", "disk"]), help="Cache decoded images in memory or on disk.")
+@click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="Largest size of the cache.")
+@click.option("--strict", is_flag=True, help="Refuse files that are not images instead of skipping them.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode.  [default: as many as cores]"
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode images.  [default: one per core]"
 )
 @shared.unsafe
 @click.option(
     "--run-dir",
     metavar="FOLDER",
     shell_complete=complete_runs,
-    help="Where all of it is kept.  [default: runs/<folder>-<model>]",
+    help="The run folder.  [default: runs/<folder>-<model>]",
 )
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the run in --run-dir, or with the latest unfinished one in runs/. A model that is code "
-    "(--model file.py:function, --unsafe) has to be named again.",
+    help="Resume the run in --run-dir, or the latest unfinished one in runs/. A model that is code "
+    "(--model file.py:function, --unsafe) must be given again.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON lines on stdout and nothing else there.")
+@click.option("--json", "as_json", is_flag=True, help="Print only JSON lines to stdout.")
 @click.pass_context
 def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) -> None:
-    """Train a classifier on FOLDER, which has a folder of pictures per class (or train/ val/ test/ above those, or is
-    a CSV file of path,label). The fastest way that fits the memory is planned, and said with its reasons before it
-    begins.
+    """Train an image classifier on FOLDER, which contains one folder of images per class, or train/ val/ test/ above
+    those; or is a CSV file of path,label. The fastest recipe that fits the memory is planned, and shown with its
+    reasons before training starts.
 
     \b
     fitroom train flowers/ --model xception --epochs 10
     fitroom train flowers/ --model resnet50 --batch-size 256 --budget 8GiB --weights none --run-dir runs/a
     fitroom train flowers/ --image-size auto --budget 2GiB --keep precision
-    fitroom train --resume                  # the latest unfinished run goes on
+    fitroom train --resume                  # resume the latest unfinished run
     """
     beginning, must_restart = Beginning(), False
     given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}
@@ -166,7 +180,7 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
         if as_json:
             click.echo(json.dumps({"event": "ended", "state": "finished"} | _places(run.folder, report)))
         else:
-            click.echo(finished_words(run.folder, report))
+            click.echo(describe_finished(run.folder, report))
         return
     options = TrainOptions(**run.options)
     check_model(options.model)
@@ -174,7 +188,7 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
     if run.asked_backend:
         say_backend(run.asked_backend)
     else:
-        choose_and_say(run.begun_on, why="as the run was begun")
+        choose_backend_and_say(run.started_on, why="as the run was started")
 
     from fitroom.classify.job import TrainJob
     from fitroom.cli.output import stdout_for_results
@@ -188,9 +202,9 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
         except (RunInterrupted, KeyboardInterrupt) as stop:
             view.ended({"state": "interrupted", "run_dir": str(job.folder)})
             if records.read_job(run.folder) is not None:
-                click.echo(f"to go on: {resume_command(run.folder, run.options)}", err=True)
+                click.echo(f"to resume: {resume_command(run.folder, run.options)}", err=True)
             if isinstance(stop, KeyboardInterrupt):
-                sys.exit(128 + signal.SIGINT)  # the view has said it, and click would say it again
+                sys.exit(128 + signal.SIGINT)  # the view has said it; click would say it again
             raise
         except OutOfMemoryError as error:
             if not beginning.can_restart(error):
@@ -198,29 +212,29 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
             view.said(beginning.reason(error))
             must_restart = True
         except InputError as error:
-            _speak_of_flags(error)
+            _name_flags(error)
             raise
         else:
-            # What people copy stands on stdout, once.
+            # The paths are printed to stdout below, and not twice.
             view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
     if must_restart:
-        _, *words = shlex.split(resume_command(run.folder, run.options))  # with the code that the user has named
+        _, *words = shlex.split(resume_command(run.folder, run.options))  # with the user's code, if any
         beginning.restart([*words, *(["--json"] if as_json else [])])
     if not as_json:
         click.echo(_words(summary))
     if summary["report"] is None:
         raise FitroomError(
-            f"The model is trained and saved, but {run.folder / 'report.html'} could not be written.",
-            hint="make room on the disk, and run the same command again: nothing is trained again",
+            f"The model is trained and saved, but {run.folder / REPORT_FILE} could not be written.",
+            hint="free disk space, and run the same command again: nothing is trained again",
         )
 
 
 def _places(folder: Path, report: Path) -> dict[str, str]:
-    return {"run_dir": str(folder), "model": str(folder / records.MODEL_FILE), "report": str(report)}
+    return {"run_dir": str(folder), "model": str(folder / MODEL_FILE), "report": str(report)}
 
 
-def _speak_of_flags(error: InputError) -> None:
-    """What `fit` says of its arguments, in the words of the command line."""
+def _name_flags(error: InputError) -> None:
+    """Replace arguments of `fit` in an error by flags of the command line."""
     error.message = error.message.replace("`run_dir`", "--run-dir")
     error.hint = error.hint and error.hint.replace("`run_dir`", "--run-dir")
 
@@ -230,13 +244,13 @@ def _was_typed(ctx: click.Context, name: str) -> bool:
 
 
 def _words(summary: dict[str, Any]) -> str:
-    """What came of it, for people and for copying."""
+    """The result for people, with a command to copy."""
     metrics = summary["metrics"]
     lines = [
-        f"accuracy  {metrics['accuracy']:.4f} on the {summary['split']} pictures",
+        f"accuracy  {metrics['accuracy']:.4f} on {summary['split']}",
         f"model     {summary['model']}",
         f"report    {summary['report'] or 'could not be written'}",
-        f"predict   {_command('fitroom', 'predict', summary['run_dir'], 'picture.jpg')}",
+        f"predict   {_command('fitroom', 'predict', summary['run_dir'], 'image.jpg')}",
     ]
     return "\n".join(lines)
 

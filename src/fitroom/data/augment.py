@@ -1,5 +1,6 @@
-"""How training pictures are varied: what may be drawn, as a value."""
+"""Random augmentation of training images: its settings, and how one image is changed by them."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,26 +9,26 @@ from fitroom.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random changes to training pictures. Each epoch draws anew; what is drawn depends on seed, epoch and picture.
+    """Random changes to training images, drawn anew in each epoch from the seed, the epoch and the image's number.
 
     >>> Augment(rotation=0, colour=0.1).to_dict()
     {'flip': True, 'zoom': 0.2, 'shear': 5.0, 'rotation': 0, 'colour': 0.1}
     """
 
     flip: bool = True
-    """Left and right are swapped in every second picture."""
+    """Swap left and right in half of the images."""
 
     zoom: float = 0.2
-    """Up to this much larger or smaller; what is larger is cut from a random place."""
+    """Scale by up to this fraction; an enlarged image is cropped at a random place."""
 
     shear: float = 5.0
-    """Up to so many degrees."""
+    """Shear by up to so many degrees."""
 
     rotation: float = 10.0
-    """Up to so many degrees to either side. What comes into view at the border is the picture's own reflection."""
+    """Rotate by up to so many degrees either way. Beyond the border the image is reflected."""
 
     colour: float = 0.2
-    """Brightness, contrast and saturation up to this much stronger or weaker."""
+    """Change brightness, contrast and saturation by up to this fraction each."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.flip, bool):
@@ -38,17 +39,76 @@ class Augment:
                 raise InputError(f"`{name}` of an Augment must be between 0 and {most}. Received: {value!r}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Plain values for JSON."""
         return asdict(self)
 
 
-def augment_of(value: "Augment | bool | None") -> Augment | None:
-    """What the argument `augment` says: True is the default Augment."""
+def parse_augment(value: Augment | bool | None) -> Augment | None:
+    """The Augment that the argument `augment` stands for: True is the default one, False and None are none."""
     if value is None or isinstance(value, bool):
         return Augment() if value else None
     if not isinstance(value, Augment):
         raise InputError(
             f"`augment` must be True, None or a fitroom.data.Augment. Received: {value!r}.",
-            hint="fitroom.data.Augment(rotation=15) changes one thing and keeps the rest",
+            hint="fitroom.data.Augment(rotation=15) changes one setting and keeps the other defaults",
         )
     return value
+
+
+def augment_image(image: Any, augment: Augment, random: Any) -> Any:
+    """Change a square uint8 image by what is drawn from `random`.
+
+    As many numbers are drawn whatever is switched off, so that one setting does not change what the others draw.
+    """
+    import numpy as np
+
+    from fitroom.data.pixels import choose_pixel_library
+
+    pixels = choose_pixel_library()
+    flip, zoom, place_x, place_y, shear, rotation, brightness, contrast, saturation = random.uniform(-1, 1, 9)
+    mirrored = augment.flip and flip < 0
+    if augment.zoom or augment.shear or augment.rotation:
+        view = _view_matrix(
+            mirrored=mirrored,
+            angle=math.radians(augment.rotation * rotation),
+            shear=math.radians(augment.shear * shear),
+            scale=(1 + augment.zoom) ** -zoom,
+        )
+        image = pixels.warp(image, _pixel_matrix(view, len(image), np.array([place_x, place_y])))
+    elif mirrored:
+        image = np.ascontiguousarray(image[:, ::-1])
+    if augment.colour:
+        factors = (1 + augment.colour * drawn for drawn in (brightness, contrast, saturation))
+        image = pixels.transform_colours(image, _colour_matrix(float(image[::4, ::4].mean()), *factors))
+    return image
+
+
+def _view_matrix(*, mirrored: bool, angle: float, shear: float, scale: float) -> Any:
+    """The 2 x 2 matrix from a place in the new image to its place in the old one, both counted from the middle."""
+    import numpy as np
+
+    rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    return scale * rotation @ np.array([[1.0, math.tan(shear)], [0.0, 1.0]]) @ np.diag([-1.0 if mirrored else 1.0, 1.0])
+
+
+def _pixel_matrix(view: Any, size: int, place: Any) -> Any:
+    """The 2 x 3 matrix of a view with places counted from the first pixel.
+
+    A view smaller than the image is shifted within it by `place`, from -1 to 1 in both directions.
+    """
+    import numpy as np
+
+    half = (size - 1) / 2
+    reach = np.abs(view).sum(axis=1) * half
+    middle = half + place * np.maximum(half - reach, 0)
+    return np.column_stack([view, middle - view @ (half, half)])
+
+
+def _colour_matrix(mean: float, brightness: float, contrast: float, saturation: float) -> Any:
+    """The 3 x 4 matrix that changes brightness, contrast (around the image's mean) and saturation by these factors."""
+    import numpy as np
+
+    luminance = np.array([0.299, 0.587, 0.114])
+    grey = (1 - saturation) * np.tile(luminance, (3, 1)) + saturation * np.eye(3)
+    offset = np.full((3, 1), brightness * (1 - contrast) * mean)
+    return np.hstack([brightness * contrast * grey, offset])

@@ -1,4 +1,4 @@
-"""Batches of pictures, put together by threads a little ahead of when they are asked for."""
+"""Batches of images, decoded by threads and prefetched."""
 
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from fitroom.data.reader import Reader
-from fitroom.train.sources.passes import generator
+from fitroom.inputs.passes import seeded_generator
 
-AHEAD_BYTES = 256 * 1024**2
-"""Of batches that are made before they are asked for. One is, however large."""
+PREFETCH_BYTES = 256 * 1024**2
+"""The most memory of prefetched batches. One batch is prefetched however large it is."""
 
-_MOST_AHEAD = 4
-_PARTS_A_WORKER = 4
+_MAX_PREFETCHED = 4
+_TASKS_PER_WORKER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNumber:
-    """Which batch: its place in a pass over all pictures."""
+    """Identifies a batch by its place in a pass over all images."""
 
     epoch: int
-    """The number of the pass, from which the order and the random changes are drawn."""
+    """The number of the pass, from which order and augmentation are drawn."""
 
     number: int
     shuffle: bool
@@ -31,7 +31,7 @@ class BatchNumber:
 
 @dataclass(kw_only=True)
 class BatchMaker:
-    """Batches of one split."""
+    """Makes the batches of one split."""
 
     reader: Reader
     labels: Any
@@ -42,55 +42,57 @@ class BatchMaker:
 
     @property
     def num_samples(self) -> int:
-        """Pictures."""
+        """How many images the split has."""
         return len(self.labels)
 
     @property
     def num_batches(self) -> int:
-        """In a pass; the last may be smaller."""
+        """How many batches a pass has; the last may be smaller."""
         return -(-self.num_samples // self.batch_size)
 
     @property
-    def num_ahead(self) -> int:
-        """How many batches are made ahead."""
+    def num_prefetched(self) -> int:
+        """How many batches are prefetched."""
         batch_bytes = self.batch_size * self.reader.image_size**2 * 3
-        return max(1, min(_MOST_AHEAD, AHEAD_BYTES // batch_bytes))
+        return max(1, min(_MAX_PREFETCHED, PREFETCH_BYTES // batch_bytes))
 
-    def pictures_of(self, batch: BatchNumber) -> Any:
-        """The numbers of its pictures: from seed and epoch alone."""
-        part = slice(batch.number * self.batch_size, (batch.number + 1) * self.batch_size)
+    def image_numbers(self, batch: BatchNumber) -> Any:
+        """The numbers of a batch's images, which depend on seed and epoch alone."""
+        places = slice(batch.number * self.batch_size, (batch.number + 1) * self.batch_size)
         if not batch.shuffle:
-            return np.arange(self.num_samples)[part]
+            return np.arange(self.num_samples)[places]
         known, order = self._order
         if known != batch.epoch:
-            order = generator(self.seed, batch.epoch).permutation(self.num_samples)
+            order = seeded_generator(self.seed, batch.epoch).permutation(self.num_samples)
             self._order = (batch.epoch, order)
-        return order[part]
+        return order[places]
 
-    def made(self, batches: Iterable[BatchNumber]) -> Generator[tuple[Any, Any], None, None]:
-        """(pictures, labels) of each batch. Close it, and the threads have ended."""
+    def make_batches(self, batches: Iterable[BatchNumber]) -> Generator[tuple[Any, Any], None, None]:
+        """Yield (images, labels) of each batch, the next ones prefetched. Closing the generator ends its threads."""
         waiting: deque[_Batch] = deque()
-        threads = ThreadPoolExecutor(self.workers, thread_name_prefix="fitroom pictures")
+        threads = ThreadPoolExecutor(self.workers, thread_name_prefix="fitroom images")
         try:
             for batch in batches:
-                waiting.append(self._begun(batch, threads))
-                if len(waiting) > self.num_ahead:
-                    yield waiting.popleft().done()
+                waiting.append(self._start(batch, threads))
+                if len(waiting) > self.num_prefetched:
+                    yield waiting.popleft().wait()
             while waiting:
-                yield waiting.popleft().done()
+                yield waiting.popleft().wait()
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
 
-    def _begun(self, batch: BatchNumber, threads: ThreadPoolExecutor) -> "_Batch":
-        numbers = self.pictures_of(batch)
+    def _start(self, batch: BatchNumber, threads: ThreadPoolExecutor) -> "_Batch":
+        numbers = self.image_numbers(batch)
         size = self.reader.image_size
-        pictures: Any = np.empty((len(numbers), size, size, 3), np.uint8)  # a new one: frameworks may keep it
-        step = -(-len(numbers) // (self.workers * _PARTS_A_WORKER))
-        parts = [
-            threads.submit(self._fill, pictures[start : start + step], numbers[start : start + step], batch.epoch)
+        images: Any = np.empty(
+            (len(numbers), size, size, 3), np.uint8
+        )  # new each time: a framework may keep a reference
+        step = -(-len(numbers) // (self.workers * _TASKS_PER_WORKER))
+        tasks = [
+            threads.submit(self._fill, images[start : start + step], numbers[start : start + step], batch.epoch)
             for start in range(0, len(numbers), step)
         ]
-        return _Batch(pictures, self.labels[numbers], parts)
+        return _Batch(images, self.labels[numbers], tasks)
 
     def _fill(self, places: Any, numbers: Any, epoch: int) -> None:
         for place, number in zip(places, numbers.tolist(), strict=True):
@@ -99,13 +101,13 @@ class BatchMaker:
 
 @dataclass(frozen=True)
 class _Batch:
-    """A batch that is being made."""
+    """A batch whose images are being decoded."""
 
-    pictures: Any
+    images: Any
     labels: Any
-    parts: list[Future[None]]
+    tasks: list[Future[None]]
 
-    def done(self) -> tuple[Any, Any]:
-        for part in self.parts:
-            part.result()
-        return self.pictures, self.labels
+    def wait(self) -> tuple[Any, Any]:
+        for task in self.tasks:
+            task.result()
+        return self.images, self.labels

@@ -1,19 +1,21 @@
-"""`fitroom.data.images`: a folder of pictures as `fitroom.fit` takes it."""
+"""The functions of `fitroom.data`: a folder of images as a data set, one image, one thumbnail."""
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fitroom.data.augment import Augment, augment_of
-from fitroom.data.findings import check_classes, not_strict, warnings_of
-from fitroom.data.host import available_bytes
-from fitroom.data.layout import layout_of
+from fitroom.data.augment import Augment, parse_augment
+from fitroom.data.files import Skipped, display_name
+from fitroom.data.findings import check_classes, find_warnings, strict_error
+from fitroom.data.host_memory import available_bytes
+from fitroom.data.layout import find_layout
 from fitroom.data.pictures import Pictures
-from fitroom.data.scan import Progress, Seen, scan
-from fitroom.data.settings import Settings, check_share, usual_workers
-from fitroom.data.skipped import Skipped
-from fitroom.data.split import Picture, assigned, in_two_classes, num_duplicates
+from fitroom.data.scan import Progress, ScannedFile, scan
+from fitroom.data.settings import Settings, check_resize, check_shares, default_workers
+from fitroom.data.split import ImageFile, assign_splits, count_duplicates, find_conflicts
+from fitroom.errors import InputError
 from fitroom.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -38,45 +40,60 @@ def images(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Pictures:
-    """The pictures of a folder: one folder per class, `train/ val/ test/` above it, or a CSV file of path,label.
+    """The images of a folder: one folder per class, `train/ val/ test/` above those, or a CSV file of path,label.
 
-    Every file is looked at once; what does not decode is in `skipped` with the reason (`strict` raises instead).
-    Without a split, parts of each class are held out by content and `seed`. Order and random changes of an epoch
-    depend on the seed and its number alone, so that `fitroom.fit(model, pictures.train, run_dir=...)` goes on exactly.
+    Every file is scanned once; a file that does not decode is listed in `skipped` with the reason. Without a split in
+    the folder, a share of each class is held out by content and `seed`. Order and augmentation of an epoch depend on
+    the seed and its number alone, so that `fitroom.fit(model, data.train, run_dir=...)` resumes exactly.
 
-    >>> pictures = fitroom.data.images("flowers/", image_size=224, augment=True)  # doctest: +SKIP
-    >>> fitroom.fit(model, pictures.train, validation_data=pictures.validation)  # doctest: +SKIP
+    >>> data = fitroom.data.images("flowers/", image_size=224, augment=True)  # doctest: +SKIP
+    >>> fitroom.fit(model, data.train, validation_data=data.validation)  # doctest: +SKIP
+
+    Args:
+        folder: the folder or CSV file.
+        image_size: height and width of the images, in pixels.
+        batch_size: images per batch.
+        seed: of split, order and augmentation.
+        validation: share of the images held out for validation, unless the folder has a split for it.
+        test: share held out for a test, likewise.
+        resize: `crop` takes the middle square, `pad` adds black borders, `stretch` distorts.
+        augment: True for random changes to training images, or an `Augment` with settings.
+        cache: where decoded images are cached, if at all.
+        cache_limit: the most memory or disk space of the cache; in RAM never more than half of what is free.
+        strict: raise InputError for files that cannot be used, instead of skipping them.
+        workers: threads that decode. None: one per core, at most 16.
+        progress: called during the scan with a text, how many files are done, and how many there are.
     """
     settings = Settings(
         image_size=image_size,
         batch_size=batch_size,
         seed=seed,
         resize=resize,
-        augment=augment_of(augment),
+        augment=parse_augment(augment),
         cache=cache,
         cache_limit_bytes=_cache_limit_bytes(parse_bytes(cache_limit), cache),
-        workers=usual_workers() if workers is None else workers,
+        workers=default_workers() if workers is None else workers,
     )
-    check_share(validation, test)
+    check_shares(validation, test)
     place = Path(folder)
-    layout = layout_of(place)
-    seen = scan([candidate.path for candidate in layout.candidates], workers=settings.workers, progress=progress)
+    layout = find_layout(place)
+    scanned = scan([candidate.path for candidate in layout.candidates], workers=settings.workers, progress=progress)
     skipped = list(layout.skipped)
-    given: dict[str | None, list[Picture]] = defaultdict(list)
-    for candidate, look in zip(layout.candidates, seen, strict=True):
-        found = _usable(look, settings)
+    given: dict[str | None, list[ImageFile]] = defaultdict(list)
+    for candidate, file in zip(layout.candidates, scanned, strict=True):
+        found = _check_usable(file, settings)
         if isinstance(found, str):
             skipped.append(Skipped(candidate.path, found))
         else:
-            picture = Picture(candidate.path, candidate.label, look.digest, look.size_bytes, found)
-            given[candidate.split].append(picture)
+            image = ImageFile(candidate.path, candidate.label, file.digest, file.size_bytes, found)
+            given[candidate.split].append(image)
     if strict and skipped:
-        raise not_strict(place, skipped)
-    pictures = [picture for split in given.values() for picture in split]
+        raise strict_error(place, skipped)
+    usable = [image for split in given.values() for image in split]
     check_classes(place, layout, given[None] + given["train"], skipped)
-    splits = _splits(given, validation=validation, test=test, seed=seed)
-    conflicts = in_two_classes(pictures)
-    warnings = [*layout.warnings, *warnings_of(layout, splits, conflicts, settings)]
+    splits = _complete_splits(given, validation=validation, test=test, seed=seed)
+    conflicts = find_conflicts(usable)
+    warnings = [*layout.warnings, *find_warnings(layout, splits, conflicts, settings)]
     for warning in warnings:
         _log.warning("fitroom: %s", warning)
     return Pictures(
@@ -85,42 +102,87 @@ def images(
         settings=settings,
         splits=splits,
         skipped=skipped,
-        duplicates=num_duplicates(pictures),
-        conflicts=[[picture.path for picture in copies] for copies in conflicts],
+        duplicates=count_duplicates(usable),
+        conflicts=[[image.path for image in copies] for copies in conflicts],
         warnings=warnings,
     )
 
 
 def _cache_limit_bytes(asked_bytes: int, cache: str | None) -> int:
-    """In memory never more than half of what is free: the rest is for training."""
+    """The limit of the cache: in memory never more than half of what is free, which leaves the rest for training."""
     return min(asked_bytes, available_bytes() // 2) if cache == "ram" else asked_bytes
 
 
-def _splits(
-    given: dict[str | None, list[Picture]], *, validation: float, test: float, seed: int
-) -> dict[str, list[Picture]]:
-    """What the layout says, and what it leaves open held out of the training pictures."""
+def _complete_splits(
+    given: dict[str | None, list[ImageFile]], *, validation: float, test: float, seed: int
+) -> dict[str, list[ImageFile]]:
+    """The splits that the layout gives, with those it lacks held out of the training images."""
     to_divide = given[None] + given["train"]
-    sides = assigned(
+    split_of = assign_splits(
         to_divide,
         validation=0.0 if given["validation"] else validation,
         test=0.0 if given["test"] else test,
         seed=seed,
     )
-    splits: dict[str, list[Picture]] = {"train": [], "validation": given["validation"], "test": given["test"]}
-    for picture in to_divide:
-        splits[sides[picture.path]].append(picture)
-    return {name: pictures for name, pictures in splits.items() if pictures}
+    splits: dict[str, list[ImageFile]] = {"train": [], "validation": given["validation"], "test": given["test"]}
+    for image in to_divide:
+        splits[split_of[image.path]].append(image)
+    return {name: images for name, images in splits.items() if images}
 
 
-def _usable(look: Seen, settings: Settings) -> "Header | str":
-    """What a file says of itself, or why it is left out; a huge one may decode at an eighth only."""
+def _check_usable(file: ScannedFile, settings: Settings) -> "Header | str":
+    """The header of an image, or the reason why it is left out: a huge one may fit into memory only at 1/8 scale."""
     from fitroom.data.decode import check_fits
-    from fitroom.data.opening import BadPictureError
+    from fitroom.data.opening import BadImageError
 
-    if not isinstance(look.found, str):
+    if not isinstance(file.found, str):
         try:
-            check_fits(look.found, settings.image_size, settings.resize)
-        except BadPictureError as error:
+            check_fits(file.found, settings.image_size, settings.resize)
+        except BadImageError as error:
             return str(error)
-    return look.found
+    return file.found
+
+
+def read_picture(path: str | Path, image_size: int, resize: str = "crop") -> Any:
+    """Read an image as in training: uint8, (image_size, image_size, 3). Raises InputError where it cannot be read.
+
+    Args:
+        path: the file.
+        image_size: height and width of the result, in pixels.
+        resize: `crop`, `pad` or `stretch`, as for `images`.
+    """
+    import numpy as np
+
+    from fitroom.data.decode import decode_image, verify_image
+
+    mode = check_resize(resize)
+    return _decode_file(path, lambda data: np.array(decode_image(data, verify_image(data), image_size, mode)))
+
+
+def thumbnail(path: str | Path, size: int = 96) -> str:
+    """A small copy of an image, not cropped, as the `src` of an HTML `<img>`: "data:image/jpeg;base64,...".
+
+    Args:
+        path: the file.
+        size: the longer side, in pixels.
+    """
+    import base64
+    import io
+
+    from fitroom.data.decode import decode_pillow
+
+    file = io.BytesIO()
+    _decode_file(path, lambda data: decode_pillow(data, size, "whole")).save(file, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _decode_file(path: str | Path, decode: Callable[[bytes], Any]) -> Any:
+    from fitroom.data.decode import read_bytes
+    from fitroom.data.opening import BadImageError
+
+    try:
+        return decode(read_bytes(Path(path)))
+    except BadImageError as error:
+        raise InputError(
+            f"{display_name(path)} cannot be used as an image: {error}.", hint="give a JPEG or PNG file"
+        ) from None

@@ -1,4 +1,4 @@
-"""A file opened as a picture, known by its content whatever it is called, and refused before it takes the memory."""
+"""Opening of image files: the format is recognised by content, and an image too large is refused before decoding."""
 
 import io
 import warnings
@@ -11,83 +11,83 @@ from PIL import Image
 from fitroom.units import format_bytes
 
 LARGEST_BYTES = 256 * 1024**2
-"""Of memory to decode one picture. 64 million pixels, and JPEG of far more: it is decoded at reduced scale."""
+"""The most memory to decode one image: 64 million pixels, or a JPEG of far more, which is decoded at reduced scale."""
 
 _ORIENTATION = 0x0112
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 
-_OTHERS = (
-    (b"<!DOCTYPE html", "a web page, not a picture"),
-    (b"<html", "a web page, not a picture"),
+_OTHER_FORMATS = (
+    (b"<!DOCTYPE html", "a web page, not an image"),
+    (b"<html", "a web page, not an image"),
     (b"<svg", "an SVG drawing, which has no pixels"),
-    (b"<?xml", "an XML file, not a picture"),
-    (b"%PDF", "a PDF document, not a picture"),
-    (b"PK\x03\x04", "a ZIP archive, not a picture"),
+    (b"<?xml", "an XML file, not an image"),
+    (b"%PDF", "a PDF document, not an image"),
+    (b"PK\x03\x04", "a ZIP archive, not an image"),
 )
 
 
-class BadPictureError(Exception):
-    """A file that is no picture, or a broken one. The text is the reason."""
+class BadImageError(Exception):
+    """A file is not an image, or a broken one. The text is the reason."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the beginning of a picture says."""
+    """What the header of an image file says."""
 
     format: str
     mode: str
-    """Pillow's word for its colours."""
+    """Pillow's name of the pixel format."""
 
     width: int
     height: int
     progressive: int
-    """1 for a JPEG that comes in several passes, else 0."""
+    """1 for a progressive JPEG, else 0."""
 
     orientation: int = 1
-    """Of a JPEG: how it is to be turned, as EXIF counts; 1 is upright. Others say so once they are decoded."""
+    """The EXIF orientation of a JPEG; 1 is upright. Other formats give theirs only once they are decoded."""
 
     @property
     def is_jpeg(self) -> bool:
-        """Whether it can be decoded at reduced scale; phones write several in one file."""
+        """Whether it is a JPEG, which can be decoded at reduced scale; MPO, as phones write it, holds several."""
         return self.format in ("JPEG", "MPO")
 
     def scale(self, width: int, height: int) -> int:
-        """8, 4, 2 or 1: by how much it may be reduced while it is decoded and still cover a size."""
+        """The largest factor of 8, 4, 2 and 1 by which decoding can reduce it and still cover a size."""
         most = min(self.width // width, self.height // height) if self.is_jpeg else 1
         return next((scale for scale in (8, 4, 2) if scale <= most), 1)
 
     def memory_bytes(self, scale: int) -> int:
-        """Of the decoded picture, and of the coefficients that a progressive JPEG keeps whole."""
+        """Memory of the decoded image, and of the coefficients of a progressive JPEG, which are not reduced."""
         pixels = self.width * self.height
         return 4 * (-(-pixels // scale**2)) + (6 * pixels if self.progressive else 0)
 
 
-def opened(data: bytes) -> tuple[Any, Header]:
-    """A Pillow image that is not decoded yet, and its header. Raises BadPictureError."""
+def open_image(data: bytes) -> tuple[Any, Header]:
+    """Open a file's content as a Pillow image, not decoded yet, with its header. Raises BadImageError."""
     if not data:
-        raise BadPictureError("empty file")
-    image = _recognised(data)
+        raise BadImageError("empty file")
+    image = _recognise(data)
     if image is None:
-        raise BadPictureError(_described(data))
+        raise BadImageError(_describe(data))
     width, height = image.size
     if width < 1 or height < 1:
-        raise BadPictureError(f"broken: {width} x {height} pixels")
+        raise BadImageError(f"broken: {width} x {height} pixels")
     header = Header(str(image.format), image.mode, width, height, int(bool(image.info.get("progressive"))))
     return image, replace(header, orientation=orientation_of(image)) if header.is_jpeg else header
 
 
 def check_memory(header: Header, scale: int) -> None:
-    """Raise BadPictureError for a picture that would take too much memory: a mistake, or a decompression bomb."""
+    """Raise BadImageError for an image that would take too much memory: a mistake, or a decompression bomb."""
     needed = header.memory_bytes(scale)
     if needed > LARGEST_BYTES:
-        raise BadPictureError(
+        raise BadImageError(
             f"too large: {header.width:,} x {header.height:,} pixels take {format_bytes(needed)} to decode, "
             f"more than {format_bytes(LARGEST_BYTES)}"
         )
 
 
-def _recognised(data: bytes) -> Any:
-    """What `Image.open` gives, without its limit on pixels: that knows nothing of reduced scale."""
+def _recognise(data: bytes) -> Any:
+    """What `Image.open` gives, without its limit on pixels, which does not consider decoding at reduced scale."""
     broken: Exception | None = None
     for accept, factory in _plugins():
         if accept is None or accept(data[:16]) is True:
@@ -95,42 +95,43 @@ def _recognised(data: bytes) -> Any:
                 return factory(io.BytesIO(data), "")
             except MemoryError:
                 raise
-            except Exception as error:  # which, is up to the file
+            except Exception as error:  # decoders raise errors of any class
                 broken = error
     if broken is None:
         return None
-    raise BadPictureError(f"broken: {reason(broken)}") from broken
+    raise BadImageError(f"broken: {reason(broken)}") from broken
 
 
 @cache
 def _plugins() -> list[tuple[Any, Any]]:
     Image.init()
-    # What Pillow says of damaged metadata is not about pixels. At the end of the list: filters of others come first.
+    # Pillow warns of damaged metadata, which does not concern the pixels. Appended, so that the user's filters win.
     warnings.filterwarnings("ignore", module=r"PIL\.", append=True)
     return [(Image.OPEN[name][1], Image.OPEN[name][0]) for name in _FORMATS if name in Image.OPEN]
 
 
-def _described(data: bytes) -> str:
+def _describe(data: bytes) -> str:
+    """What a file is that is no image, for people."""
     beginning = data[:256].lstrip(b"\xef\xbb\xbf \r\n\t").lower()
     if data[4:8] == b"ftyp" and data[8:12] in (b"heic", b"heix", b"mif1", b"hevc"):
         return "a HEIC photo, which Pillow cannot read: convert it to JPEG"
-    for start, words in _OTHERS:
+    for start, words in _OTHER_FORMATS:
         if beginning.startswith(start.lower()):
             return words
     if data.count(0, 0, 1024) == min(len(data), 1024):
-        return "broken: nothing but zeros"
-    return "not a picture"
+        return "broken: all bytes are zero"
+    return "not an image"
 
 
 def orientation_of(image: Any) -> int:
-    """How an image is to be turned, as EXIF counts. Except for a JPEG, this decodes it."""
+    """The EXIF orientation of an image. Formats other than JPEG are decoded by this."""
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # damaged EXIF is no reason to lose the picture
+    except Exception:  # an image with damaged EXIF data is usable
         return 1
 
 
 def reason(error: BaseException) -> str:
-    """An error in few words."""
+    """The first line of an error's message, for use within a sentence."""
     text = str(error).strip().split("\n")[0].rstrip(".")
     return (text[:1].lower() + text[1:160]) if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""How pictures are to be made into batches, as `images` was asked."""
+"""Settings of `fitroom.data.images`, checked."""
 
 import os
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from fitroom.data.augment import Augment
 from fitroom.errors import InputError
 
 Resize = Literal["crop", "pad", "stretch", "whole"]
-"""`whole` is for looking at: no square, its longer side is the size."""
+"""How an image is brought to its size. `whole` is for thumbnails: not square, the longer side has the size."""
 
-_MOST_WORKERS = 16
+_MAX_WORKERS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All of it."""
+    """How images become batches."""
 
     image_size: int
     batch_size: int
@@ -36,28 +36,28 @@ class Settings:
         check_resize(self.resize)
 
     @property
-    def picture_bytes(self) -> int:
-        """Of one picture, decoded and resized."""
+    def image_bytes(self) -> int:
+        """The size of one decoded and resized image."""
         return self.image_size * self.image_size * 3
 
 
 def check_resize(resize: str) -> Resize:
-    """The word itself, if it makes a square."""
+    """Return `resize` if it is one of the modes that give a square; else raise InputError."""
     if resize not in ("crop", "pad", "stretch"):
         raise InputError(f"`resize` must be 'crop', 'pad' or 'stretch'. Received: {resize!r}.")
     return cast(Resize, resize)
 
 
-def check_share(validation: float, test: float) -> None:
-    """Raise InputError unless something is left to train on."""
+def check_shares(validation: float, test: float) -> None:
+    """Raise InputError unless the shares of validation and test leave something to train on."""
     if not (0 <= validation < 1 and 0 <= test < 1 and validation + test < 1):
         raise InputError(
-            "`validation` and `test` are the parts of the pictures held out, from 0 to below 1 together. "
+            "`validation` and `test` are shares of the images; each and their sum must be at least 0 and below 1. "
             f"Received: validation={validation}, test={test}."
         )
 
 
-def usual_workers() -> int:
-    """One thread for each core that this process may use."""
+def default_workers() -> int:
+    """The default of `workers`: one thread for each core that this process may use, at most 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_WORKERS)
+    return min(cores, _MAX_WORKERS)

@@ -1,4 +1,4 @@
-"""Pictures held out for validation and test: by content, so that identical ones are never on both sides."""
+"""Splits of images into training, validation and test, by content: identical images are never in two splits."""
 
 import hashlib
 from collections import defaultdict
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A file that decodes."""
+class ImageFile:
+    """A file that was found to be an image."""
 
     path: Path
     label: str
@@ -22,23 +22,24 @@ class Picture:
     header: "Header"
 
 
-def assigned(pictures: Sequence[Picture], *, validation: float, test: float, seed: int) -> dict[Path, str]:
-    """The split of each picture: "train", "validation" or "test", in each class as many as asked.
+def assign_splits(images: Sequence[ImageFile], *, validation: float, test: float, seed: int) -> dict[Path, str]:
+    """The split of each image, "train", "validation" or "test", with the asked shares held out of every class.
 
-    The order in which a class's pictures are held out is that of a hash of seed and content: names do not matter, nor
-    what other classes hold. A class of two different pictures or more has one on either side, of three or more also in
-    test if there is one. A picture that is in two classes is trained on: nothing can be measured with it.
+    The images of a class are held out in the order of a hash of seed and content: names do not matter, nor what other
+    classes hold. A class of at least two different images has one in train and one in validation, of at least three
+    also one in test, if there is a test split. An image that is in two classes is used for training only: it has no
+    right label to measure with.
     """
     labels_of = defaultdict(set)
-    copies: dict[str, list[Picture]] = defaultdict(list)
-    for picture in pictures:
-        labels_of[picture.digest].add(picture.label)
-        copies[picture.digest].append(picture)
+    copies: dict[str, list[ImageFile]] = defaultdict(list)
+    for image in images:
+        labels_of[image.digest].add(image.label)
+        copies[image.digest].append(image)
     of_class: dict[str, list[str]] = defaultdict(list)
     for digest, labels in labels_of.items():
         for label in labels:
             of_class[label].append(digest)
-    side = dict.fromkeys(copies, "train")
+    split_of = dict.fromkeys(copies, "train")
     for digests in of_class.values():
         drawn = sorted((digest for digest in digests if len(labels_of[digest]) == 1), key=lambda one: _key(seed, one))
         number = sum(len(copies[digest]) for digest in digests)
@@ -48,22 +49,22 @@ def assigned(pictures: Sequence[Picture], *, validation: float, test: float, see
             others = stays + (1 if name == "validation" and test and len(drawn) > 2 else 0)
             while wanted > 0 and len(drawn) > others:
                 digest = drawn.pop(0)
-                side[digest] = name
+                split_of[digest] = name
                 wanted -= len(copies[digest])
-    return {picture.path: side[picture.digest] for picture in pictures}
+    return {image.path: split_of[image.digest] for image in images}
 
 
-def num_duplicates(pictures: Iterable[Picture]) -> int:
-    """How many files are the same as another one."""
-    digests = [picture.digest for picture in pictures]
+def count_duplicates(images: Iterable[ImageFile]) -> int:
+    """How many files are copies of another one."""
+    digests = [image.digest for image in images]
     return len(digests) - len(set(digests))
 
 
-def in_two_classes(pictures: Iterable[Picture]) -> list[list[Picture]]:
-    """Pictures that are there under several labels."""
-    copies: dict[str, dict[str, Picture]] = defaultdict(dict)
-    for picture in pictures:
-        copies[picture.digest].setdefault(picture.label, picture)
+def find_conflicts(images: Iterable[ImageFile]) -> list[list[ImageFile]]:
+    """Groups of identical images that have different labels."""
+    copies: dict[str, dict[str, ImageFile]] = defaultdict(dict)
+    for image in images:
+        copies[image.digest].setdefault(image.label, image)
     return [list(found.values()) for found in copies.values() if len(found) > 1]
 
 

@@ -1,1 +1,1 @@
-"""What a training step takes: timelines, cards, and the estimate itself."""
+"""Estimates what a training step takes, also under the smallest limit and with remat under a budget."""

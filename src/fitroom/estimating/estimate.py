@@ -1,4 +1,4 @@
-"""`fitroom.estimate`: how much memory a training step takes, before it runs."""
+"""`fitroom.estimate`: predicts how much memory a training step takes, without running it."""
 
 import operator
 import time
@@ -7,29 +7,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.default_share import share_note
-from fitroom.backends.unheard import tensorflow_unheard
+from fitroom.backends.quiet import quiet_tensorflow_imports
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.cards.overhead import context_bytes
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.cards import Card, find_card
-from fitroom.estimating.overhead import context_bytes
-from fitroom.estimating.result import Estimate
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
-from fitroom.estimating.step import NO_LIMIT_BYTES, StepRequest
 from fitroom.input_sizes import InputShape, known_sizes
-from fitroom.recipe import Recipe, recipe_of
-from fitroom.remat.value import Remat
+from fitroom.memory.estimate import Estimate
+from fitroom.memory.step import NO_LIMIT_BYTES, StepRequest
+from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import keras
 
 DEFAULT_GPU = "T4"
-"""The card an estimate is for where none is named and none is here: the one that Colab and Kaggle lend."""
+"""The card for an estimate where none is named and none is in this machine: the one that Colab and Kaggle offer."""
 
 SMALLEST_LIMIT = "smallest"
-"""In place of a limit: the smallest under which the step runs."""
+"""In place of a limit: the smallest limit under which the step runs."""
 
 
-@tensorflow_unheard()
+@quiet_tensorflow_imports()
 def estimate(
     model: "keras.Model",
     batch_size: int,
@@ -43,10 +42,10 @@ def estimate(
     training: bool = True,
     measure: bool = False,
 ) -> Estimate:
-    """What one optimizer step of `model.fit` takes on a card, without running it.
+    """Estimate what one optimizer step of `model.fit` takes on a card, without running it.
 
-    The model is left as it was. A compiled model brings its own optimizer, loss and metrics; one that is not is
-    estimated with Adam and a loss that suits its last layer.
+    The model is not changed. A compiled model brings its own optimizer, loss and metrics; a model that is not compiled
+    is estimated with Adam and a loss that suits its last layer.
 
     Args:
         model: a built `keras.Model`.
@@ -54,11 +53,12 @@ def estimate(
         recipe: how the step is carried out; None for the plain `model.fit` step.
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.
-        gpu: the card, by name; None for the one in this machine, or else a T4.
+        gpu: the name of the card; None for the card in this machine, or else a T4.
         limit: the allocator's limit, as "12GiB" or bytes; None for what the framework takes of the card by default;
-            "smallest" for the smallest under which it trains (XLA recomputes to come under one: several compiles).
-        input_shape: the shape of one sample, (512, 512, 3), for a model that leaves dimensions open; of several inputs
-            one each, in a list or by name. Where batches differ, the largest that comes.
+            "smallest" for the smallest limit under which it trains (on XLA several compiles, because it recomputes to
+            stay below a limit).
+        input_shape: the shape of one sample, such as (512, 512, 3), for a model that leaves dimensions open; of
+            several inputs one each, in a list or by name. Where batches differ in shape, give the largest.
         training: False for the step of `model.predict`.
         measure: run the step on the card in this machine instead of predicting it.
 
@@ -67,10 +67,10 @@ def estimate(
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.backends.keras_symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
 
     started = time.perf_counter()
-    batch_size = whole_number(batch_size)
+    batch_size = check_batch_size(batch_size)
     card, card_notes = choose_card(gpu)
     recipe = recipe_of(recipe)
     backend = current_backend()
@@ -85,7 +85,7 @@ def estimate(
         measure=measure,
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
-    with symbolic_calls(), known_sizes(input_shape, image_size=recipe.image_size), _frozen(model, recipe):
+    with symbolic_calls(), known_sizes(input_shape, image_size=recipe.image_size), _freeze(model, recipe):
         if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
             from fitroom.estimating.remat_budget import trace_within_budget
 
@@ -111,22 +111,22 @@ def estimate(
         versions=traced.versions,
         notes=(
             *card_notes,
-            *_limit_note(request, limit, backend.name),
-            *_remat_note(model, recipe, training=training),
+            *_describe_limit(request, limit, backend.name),
+            *_describe_remat(model, recipe, training=training),
             *traced.notes,
         ),
     )
 
 
-def _frozen(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
+def _freeze(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
     if recipe.frozen_layers is None:
         return nullcontext()
-    from fitroom.backends.keras_freezing import frozen_first  # it brings NumPy
+    from fitroom.keras_model.freezing import freeze_temporarily  # it brings NumPy
 
-    return frozen_first(model, recipe.frozen_layers)
+    return freeze_temporarily(model, recipe.frozen_layers)
 
 
-def _limit_note(request: StepRequest, limit: str | int | None, backend: str) -> tuple[str, ...]:
+def _describe_limit(request: StepRequest, limit: str | int | None, backend: str) -> tuple[str, ...]:
     card, limit_bytes = request.card, request.limit_bytes or 0
     if limit is None:
         return share_note(card, backend)
@@ -135,18 +135,18 @@ def _limit_note(request: StepRequest, limit: str | int | None, backend: str) -> 
     return (f"{card.name} has {format_bytes(card.memory_bytes)}, less than the limit of {format_bytes(limit_bytes)}.",)
 
 
-def _remat_note(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
+def _describe_remat(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
     if not training or recipe.remat in (None, "none"):
         return ()
-    from fitroom.remat.note import remat_note  # it brings NumPy
+    from fitroom.remat.chooser import describe_remat  # it brings NumPy
 
-    return remat_note(model, recipe.remat)
+    return describe_remat(model, recipe.remat)
 
 
-def whole_number(batch_size: Any) -> int:
-    """A batch size that is one, as an int."""
+def check_batch_size(batch_size: Any) -> int:
+    """Return the batch size as an int. Raises InputError where it is no positive whole number."""
     try:
-        number = operator.index(batch_size)  # NumPy's whole numbers, too
+        number = operator.index(batch_size)  # also for NumPy's integers
     except TypeError:
         number = 0
     if number < 1 or isinstance(batch_size, bool):
@@ -158,8 +158,8 @@ def whole_number(batch_size: Any) -> int:
 
 
 def choose_card(gpu: str | Card | None) -> tuple[Card, tuple[str, ...]]:
-    """The card named, or the one in this machine, or else the default; and what to say of the choice."""
-    from fitroom.watch.nvml import live_gpus
+    """Return the named card, or the one in this machine, or else the default; and notes on the choice."""
+    from fitroom.cards.nvml import live_gpus
 
     if isinstance(gpu, Card):
         return gpu, ()

@@ -1,27 +1,27 @@
-"""The smallest allocator limit under which a step runs.
+"""Finds the smallest allocator limit under which a step runs.
 
-Where the framework runs the same step under every limit, that is the step's `required_bytes`. XLA does not: it
-recomputes to come under a limit, so the step is laid out for smaller and smaller ones until it no longer fits.
+Where the framework runs the same step under every limit, that is the step's `required_bytes`. XLA recomputes to stay
+below a limit, so there the step is compiled for smaller and smaller limits until it no longer fits.
 """
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fitroom.errors import CompilerError
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Kind
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Kind
 
 if TYPE_CHECKING:
     from fitroom.backends.contract import Backend
 
 PRECISION = 0.02
-"""How far above the smallest limit the answer may lie."""
+"""How far above the smallest limit the answer may lie, as a share of it."""
 
 _ALWAYS_THERE: tuple[Kind, ...] = ("weights", "optimizer", "input")
 
 
 def trace_under_smallest_limit(backend: "Backend", model: Any, request: StepRequest) -> TracedStep:
-    """The step as it runs under the smallest limit that holds it, found by bisection."""
+    """Return the step as it runs under the smallest limit that it fits, found by bisection."""
     best = backend.trace(model, request)
     best = replace(best, limit_bytes=max(best.required_bytes, 1))
     if not best.depends_on_limit:
@@ -30,17 +30,17 @@ def trace_under_smallest_limit(backend: "Backend", model: Any, request: StepRequ
     fails_bytes, works_bytes = sum(by_kind[kind] for kind in _ALWAYS_THERE), best.limit_bytes
     while works_bytes - fails_bytes > PRECISION * works_bytes:
         middle_bytes = (works_bytes + fails_bytes) // 2
-        trial = _trace(backend, model, replace(request, limit_bytes=middle_bytes))
+        trial = _try_to_trace(backend, model, replace(request, limit_bytes=middle_bytes))
         if trial and trial.required_bytes <= middle_bytes:
-            # A limit of what this layout needs might bring forth yet another one: the limit itself is what is known.
+            # Compiled for exactly what this layout requires, XLA might choose another one: only the limit is certain.
             best, works_bytes = replace(trial, required_bytes=middle_bytes), middle_bytes
         else:
             fails_bytes = middle_bytes
     return best
 
 
-def _trace(backend: "Backend", model: Any, request: StepRequest) -> TracedStep | None:
+def _try_to_trace(backend: "Backend", model: Any, request: StepRequest) -> TracedStep | None:
     try:
         return backend.trace(model, request)
-    except CompilerError:  # it may give up where the limit is hopeless
+    except CompilerError:  # XLA may give up under a limit that is far too small
         return None

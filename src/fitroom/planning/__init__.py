@@ -1,1 +1,1 @@
-"""Finding the fastest recipe that fits a budget."""
+"""Finds the fastest recipe that fits a budget."""

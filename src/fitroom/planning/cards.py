@@ -1,8 +1,7 @@
-"""Which cards can train something, how, and how fast.
+"""Plans for all cards of the catalogue: which can train a model, with which recipe, and how fast.
 
-A plan for each would be a compile or more for each. Memory differs by up to 3 % between cards, so it is estimated on
-one card of each kind, and what was learnt there is used for all: these answers are interpolated, and keep a larger
-reserve.
+A plan for each card would cost at least one compile each. Memory differs by up to 3 % between cards, so it is estimated
+on one reference card of each kind and predicted for the others, with a larger reserve.
 """
 
 from collections.abc import Sequence
@@ -11,22 +10,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card, all_cards, find_card
 from fitroom.errors import NothingFitsError
-from fitroom.estimating.cards import Card, all_cards, find_card
 from fitroom.planning.option import Option
-from fitroom.planning.planner import Planner, Question, Say
-from fitroom.planning.room import Room
+from fitroom.planning.planner import Planner
+from fitroom.planning.request import PlanRequest, Say
+from fitroom.planning.target import Target
 
 REFERENCE_CARDS = ("L4", "T4")
-"""With and without bfloat16, both with a middling memory."""
+"""One card with bfloat16 and one without, both with a medium amount of memory."""
 
-_DIFFERENCE = 0.97
-"""Of the budget: what cards differ by is left free as well."""
+_SHARE_FOR_PREDICTION = 0.97
+"""The share of the budget to plan for: the difference between cards stays free as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardPlan:
-    """What one card would do."""
+    """The recipe for one card, or that nothing fits."""
 
     card: Card
     budget: Budget
@@ -36,7 +36,7 @@ class CardPlan:
     batch_size: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "gpu": self.card.name,
             "memory_bytes": self.card.memory_bytes,
@@ -47,32 +47,32 @@ class CardPlan:
 
 
 def plan_for_cards(
-    question: Question, cards: Sequence[Card] | None = None, say: Say = lambda text: None
+    request: PlanRequest, cards: Sequence[Card] | None = None, say: Say = lambda text: None
 ) -> list[CardPlan]:
-    """One answer a card, those with the least memory first."""
+    """Return one answer for each card, those with the least memory first."""
     from fitroom.backends.choose import current_backend
-    from fitroom.backends.keras_symbolic import symbolic_calls
+    from fitroom.keras_model.input_batch import symbolic_calls
 
     backend = current_backend().name
     with symbolic_calls():
-        return _plans(question, cards or all_cards(), backend, say)
+        return _plan_each(request, cards or all_cards(), backend, say)
 
 
-def _plans(question: Question, cards: Sequence[Card], backend: str, say: Say) -> list[CardPlan]:
-    planners = [_learnt(question, find_card(name), backend, say) for name in REFERENCE_CARDS]
+def _plan_each(request: PlanRequest, cards: Sequence[Card], backend: str, say: Say) -> list[CardPlan]:
+    planners = [_learn_on(request, find_card(name), backend, say) for name in REFERENCE_CARDS]
     found = []
     for card in sorted(cards, key=lambda card: (card.memory_bytes, card.bandwidth_bytes_per_second)):
         budget = Budget.of(card.name, backend=backend)
-        narrowed = Room(budget=replace(budget, bytes=int(_DIFFERENCE * budget.bytes)), card=card)
+        target = Target(budget=replace(budget, bytes=int(_SHARE_FOR_PREDICTION * budget.bytes)), card=card)
         planner = planners[0 if card.bf16_flops else 1]
-        option = planner.guess(narrowed)
-        found.append(CardPlan(card=card, budget=budget, option=option, batch_size=question.batch_size))
+        option = planner.guess(target)
+        found.append(CardPlan(card=card, budget=budget, option=option, batch_size=request.batch_size))
     return found
 
 
-def _learnt(question: Question, card: Card, backend: str, say: Say) -> Planner:
-    """A planner that has estimated what matters on one card."""
-    planner = Planner(question, Room(budget=Budget.of(card.name, backend=backend), card=card), say)
-    with suppress(NothingFitsError):  # it has learnt all the same
+def _learn_on(request: PlanRequest, card: Card, backend: str, say: Say) -> Planner:
+    """Return a planner that has made the estimates for one card."""
+    planner = Planner(request, Target(budget=Budget.of(card.name, backend=backend), card=card), say)
+    with suppress(NothingFitsError):  # its estimates were made all the same
         planner.plan()
     return planner

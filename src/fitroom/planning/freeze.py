@@ -1,4 +1,4 @@
-"""`fitroom.freeze`: what a plan with frozen layers asks for."""
+"""`fitroom.freeze`: freezes the layers that a plan leaves untrained."""
 
 from typing import TYPE_CHECKING
 
@@ -7,15 +7,19 @@ if TYPE_CHECKING:
 
 
 def freeze(model: "keras.Model", number: int) -> None:
-    """Leave the first `number` layers with weights untrained, for good; compile the model after it.
+    """Freeze the first `number` layers with weights for good. Compile the model afterwards.
 
-    They are counted in the order in which data run through them, those of a backbone inside the model one by one.
+    Layers count in the order in which data pass through them; those of a backbone inside the model count one by one.
+
+    Args:
+        model: a built `keras.Model`.
+        number: how many layers with weights are not trained.
 
     Example:
         >>> fitroom.freeze(model, plan.recipe.frozen_layers)  # doctest: +SKIP
         >>> model.compile("adam", "sparse_categorical_crossentropy")  # doctest: +SKIP
         >>> fitroom.fit(model, x, y, batch_size=256, plan=plan)  # doctest: +SKIP
     """
-    from fitroom.backends.keras_freezing import freeze_first
+    from fitroom.keras_model.freezing import freeze_first
 
     freeze_first(model, number)

@@ -1,12 +1,12 @@
-"""Which model a plan is for: enough to refuse it for another one, and to say what differs."""
+"""The digest of the model that a plan is for: it refuses another model, says what differs, and renumbers layers."""
 
 import hashlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from fitroom.remat.value import Remat
-from fitroom.train.run.fingerprint import layer_lines, variable_lines
+from fitroom.keras_model.fingerprint import layer_lines, variable_lines
+from fitroom.recipe import Remat
 
 _NUMBERED = re.compile(r"(?P<base>.*?)(?:_(?P<number>\d+))?(?P<again>#\d+)?")
 """A name as Keras numbers it, and as a graph counts the calls of one layer: "add_3", "dense#2"."""
@@ -15,9 +15,9 @@ _COUNTED = ("layers", "variables", "numbers")
 
 
 def model_digest(model: Any) -> str:
-    """A built model in one line. Its precision, its values and how it is compiled do not count.
+    """Describe a built model in one line. Its precision, its values and its compile arguments do not count.
 
-    `numbered` is where Keras began to count layers that nobody named: at 0 for the first model of a process.
+    `numbered` is the number at which Keras began to count layers without a name: 0 for the first model of a process.
 
     >>> model_digest(model)  # doctest: +SKIP
     'layers=133 variables=236 numbers=20871725 sha256=3f5b... numbered=add:12,conv2d:4'
@@ -34,10 +34,10 @@ def model_digest(model: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in parts.items())
 
 
-def difference(of_plan: str, of_model: str) -> str | None:
-    """What differs between the models of two digests, in words; None where they are the same but for numbering.
+def describe_difference(of_plan: str, of_model: str) -> str | None:
+    """Say what differs between the models of two digests; None where only the numbering differs.
 
-    >>> difference("layers=3 variables=4 numbers=90 sha256=a1", "layers=3 variables=6 numbers=99 sha256=b2")
+    >>> describe_difference("layers=3 variables=4 numbers=90 sha256=a1", "layers=3 variables=6 numbers=99 sha256=b2")
     '4 variables there and 6 here, 90 numbers there and 99 here'
     """
     there, here = _parts(of_plan), _parts(of_model)
@@ -48,13 +48,13 @@ def difference(of_plan: str, of_model: str) -> str | None:
         for name in _COUNTED
         if name in there and there[name] != here[name]
     ]
-    return ", ".join(counted) or "as many layers and numbers, made or connected in another way"
+    return ", ".join(counted) or "the layers are as many, but made or connected differently"
 
 
-def renamed(remat: Remat, of_plan: str, of_model: str) -> Remat:
-    """The segments by the names that the layers have here: Keras counts on from model to model.
+def rename_segments(remat: Remat, of_plan: str, of_model: str) -> Remat:
+    """Return the segments with the layer names of this process: Keras numbers layers on from model to model.
 
-    >>> renamed(Remat(segments=[("conv", "add_1")]), "numbered=", "numbered=add:12").segments
+    >>> rename_segments(Remat(segments=[("conv", "add_1")]), "numbered=", "numbered=add:12").segments
     (('conv', 'add_13'),)
     """
     there, here = _numbers(_parts(of_plan)), _numbers(_parts(of_model))
@@ -62,13 +62,13 @@ def renamed(remat: Remat, of_plan: str, of_model: str) -> Remat:
         return remat
 
     def name_here(name: str) -> str:
-        return "/".join(_moved(part, there, here) for part in name.split("/"))
+        return "/".join(_renumber(part, there, here) for part in name.split("/"))
 
     return Remat(segments=[[name_here(name) for name in segment] for segment in remat.segments])
 
 
 def _call_names(model: Any) -> Iterator[str]:
-    """Of all that segments can begin and end with."""
+    """Yield the names of all calls that a segment can begin or end with."""
     from fitroom.remat.graph import functional_of, layer_graph
 
     if functional_of(model) is not None:
@@ -76,7 +76,7 @@ def _call_names(model: Any) -> Iterator[str]:
 
 
 def _first_numbers(names: Iterator[str]) -> dict[str, int]:
-    """The smallest number of each name, where that is not 0, which stands for a name without one."""
+    """Return the smallest number of each name. 0 stands for a name without a number and is left out."""
     first: dict[str, int] = {}
     for name in names:
         for part in name.split("/"):
@@ -85,10 +85,10 @@ def _first_numbers(names: Iterator[str]) -> dict[str, int]:
     return {base: number for base, number in first.items() if number}
 
 
-def _moved(part: str, there: dict[str, int], here: dict[str, int]) -> str:
+def _renumber(part: str, there: dict[str, int], here: dict[str, int]) -> str:
     base, number, again = _numbered(part)
-    moved = number - there.get(base, 0) + here.get(base, 0)
-    return base + (f"_{moved}" if moved else "") + again
+    renumbered = number - there.get(base, 0) + here.get(base, 0)
+    return base + (f"_{renumbered}" if renumbered else "") + again
 
 
 def _numbered(part: str) -> tuple[str, int, str]:

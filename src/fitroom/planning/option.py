@@ -1,19 +1,38 @@
-"""One recipe among those that a plan chooses from: what it takes, how fast it is, what it changes."""
+"""The alternatives of a plan: a recipe with its memory, its speed, and what it changes about the result."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from fitroom.planning.speed import Speed
 from fitroom.recipe import Recipe
+
+SpeedMethod = Literal["roofline", "measured"]
+"""roofline: predicted from the card's datasheet and measured efficiencies. measured: a few steps on the card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """The speed of one optimizer step, and how it is known."""
+
+    seconds_per_step: float
+    samples_per_second: float
+    method: SpeedMethod
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "seconds_per_step": round(self.seconds_per_step, 6),
+            "samples_per_second": round(self.samples_per_second, 2),
+            "method": self.method,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One knob that is turned away from what the user has."""
+    """One knob that differs from what the user has."""
 
     knob: str
-    """As the fields of `Recipe` are called."""
+    """The name of the field of `Recipe`."""
 
     before: str
     after: str
@@ -21,19 +40,19 @@ class Change:
     """What it changes about the result: "nothing", "rounding", "batch statistics" or "the task itself"."""
 
     def to_dict(self) -> dict[str, str]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A recipe with its price."""
+    """A recipe with its memory, its speed, and what it changes."""
 
     recipe: Recipe
-    """Every knob is set but those that stay as the model has them."""
+    """Knobs that stay as the model has them are None."""
 
     micro_batch: int
-    """The most samples on the device at once; the whole batch where the recipe cuts nothing."""
+    """The largest micro-batch; the whole batch where it is not split."""
 
     peak_bytes: int
     required_bytes: int
@@ -41,15 +60,15 @@ class Option:
     """Whether `required_bytes` and the plan's reserve are within the budget."""
 
     confirmed: bool
-    """Whether its memory was estimated at its real size; otherwise it is read off a line through other sizes."""
+    """Whether its memory was estimated at its real size; otherwise it is interpolated from other sizes."""
 
     speed: Speed | None
-    """None where the model's layers form no graph whose work could be counted."""
+    """None where the model's layers form no graph, so their operations cannot be counted."""
 
     changes: tuple[Change, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "recipe": self.recipe.to_dict(),
             "micro_batch": self.micro_batch,
@@ -63,7 +82,7 @@ class Option:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Option":
-        """The option that `to_dict` wrote."""
+        """Read what `to_dict` returned."""
         return cls(
             **dict(data)
             | {

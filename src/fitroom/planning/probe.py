@@ -1,4 +1,4 @@
-"""How long a step takes, by a few steps on the device in this machine."""
+"""Times a recipe by a few training steps on the device in this machine."""
 
 import time
 from dataclasses import replace
@@ -9,25 +9,25 @@ from fitroom.recipe import Recipe
 _STEPS = 5
 
 
-def seconds_of_step(model: Any, batch_size: int, recipe: Recipe, *, optimizer: Any = None, loss: Any = None) -> float:
-    """Of one optimizer step. The steps are of a twin with values of its own, so that the model stays as it is."""
+def time_step(model: Any, batch_size: int, recipe: Recipe, *, optimizer: Any = None, loss: Any = None) -> float:
+    """Return the seconds of one optimizer step. A copy of the model is trained, so that the model stays as it is."""
     from fitroom.train.step import Step
 
-    twin = _twin(model, optimizer or recipe.optimizer, loss, recipe.frozen_layers)
-    x, y = _batch(twin, batch_size, recipe)
+    twin = _copy(model, optimizer or recipe.optimizer, loss, recipe.frozen_layers)
+    x, y = _make_batch(twin, batch_size, recipe)
     step = Step(twin, recipe=replace(recipe, input_dtype=None, optimizer=None, image_size=None, frozen_layers=None))
     step(x, y)  # compiles, and makes the optimizer's variables
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(_STEPS):
-        step(x, y)  # its logs are numbers: the step is done
-    return (time.perf_counter() - begun) / _STEPS
+        step(x, y)  # it returns numbers, so the step has finished
+    return (time.perf_counter() - started) / _STEPS
 
 
-def _twin(model: Any, optimizer: Any, loss: Any, frozen_layers: int | None) -> Any:
+def _copy(model: Any, optimizer: Any, loss: Any, frozen_layers: int | None) -> Any:
     import keras
 
-    from fitroom.backends.keras_freezing import freeze_first
-    from fitroom.backends.prepared import DEFAULT_OPTIMIZER, default_loss
+    from fitroom.keras_model.freezing import freeze_first
+    from fitroom.keras_model.prepared import DEFAULT_OPTIMIZER, default_loss
 
     twin = keras.models.clone_model(model)
     if frozen_layers:
@@ -42,12 +42,12 @@ def _twin(model: Any, optimizer: Any, loss: Any, frozen_layers: int | None) -> A
     return twin
 
 
-def _batch(model: Any, batch_size: int, recipe: Recipe) -> tuple[Any, Any]:
-    """Zeros in the shapes that the model takes; targets as its loss most likely wants them."""
+def _make_batch(model: Any, batch_size: int, recipe: Recipe) -> tuple[Any, Any]:
+    """Make inputs and targets of zeros, in the shapes that the model takes and its loss most likely expects."""
     import keras
     import numpy as np
 
-    from fitroom.backends.keras_batch import input_specs, target_specs
+    from fitroom.keras_model.input_batch import input_specs, target_specs
 
     specs = input_specs(model, batch_size, Recipe(input_dtype=recipe.input_dtype))
 

@@ -1,14 +1,21 @@
-"""What a recipe is besides its micro-batch and its segments: memory grows along one line for each."""
+"""A variant: the knobs of a recipe other than micro-batch and remat."""
 
 from dataclasses import dataclass
 
 from fitroom.planning.option import Change
 from fitroom.recipe import EFFECTS, PRECISIONS, Recipe
 
+LEAN_OPTIMIZERS = ("adafactor", "lion", "sgd")
+"""What `allow="optimizer"` tries, by how little the training differs from Adam's; each has fewer slots."""
+
+FROZEN_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""What `allow="frozen-layers"` tries: the share of the layers with weights that is frozen, counted from the first. The
+last layer is always trained."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to compute a step."""
+    """One way to compute a step, whatever its micro-batch and remat segments."""
 
     precision: str
     jit: bool | None = None
@@ -16,14 +23,17 @@ class Variant:
 
     input_dtype: str | None = None
     optimizer: str | None = None
-    """None for the model's own; likewise below."""
+    """None for the model's own optimizer."""
 
     image_size: int | None = None
+    """None for the model's own image size."""
+
     frozen_layers: int | None = None
+    """None where no layers are frozen beyond the model's own."""
 
     @property
     def words(self) -> str:
-        """For people who wait: the precision, and what changes the task.
+        """The precision and what changes the task, for progress lines.
 
         >>> Variant(precision="float32", image_size=224, frozen_layers=9).words
         'float32, 224 pixels, 9 layers frozen'
@@ -33,7 +43,7 @@ class Variant:
         return ", ".join(filter(None, (self.precision, self.optimizer, pixels, frozen)))
 
     def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
-        """With the rest of the knobs."""
+        """The recipe of this variant with a micro-batch and remat segments."""
         return Recipe(
             precision=self.precision if self.precision in PRECISIONS else None,  # else it is the model's own
             jit=self.jit,
@@ -46,19 +56,24 @@ class Variant:
         )
 
     def changes_from(self, own: "Variant") -> tuple[Change, ...]:
-        """What differs from the user's own way."""
+        """List the knobs that differ from the user's own variant."""
         differing = (
             (knob, getattr(own, knob), getattr(self, knob))
             for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size", "frozen_layers")
         )
         return tuple(
-            Change(knob=knob, before=_said(knob, before), after=_said(knob, after), effect=EFFECTS[knob])
+            Change(
+                knob=knob,
+                before=_format_value(knob, before),
+                after=_format_value(knob, after),
+                effect=EFFECTS[knob],
+            )
             for knob, before, after in differing
             if after is not None and before != after
         )
 
 
-def _said(knob: str, value: object) -> str:
+def _format_value(knob: str, value: object) -> str:
     if knob == "frozen_layers" and value:
-        return f"the first {value} not trained"
-    return {None: "the model's own", True: "compiled whole", False: "not compiled"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]
+        return f"the first {value} frozen"
+    return {None: "the model's own", True: "jit", False: "no jit"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]

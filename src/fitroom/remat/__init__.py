@@ -1,1 +1,1 @@
-"""Cutting a model's graph of layers into segments, and choosing which of them to compute again in the backward pass."""
+"""Remat: the graph of a model's layers, its costs, and the search for segments to recompute in the backward pass."""

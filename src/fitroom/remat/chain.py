@@ -1,10 +1,10 @@
 """A graph of layers as a chain of calls with boundaries between them, and what it costs to cut it there.
 
-Boundary `b` is before call `b`. All sizes are of one sample. Of a stretch from boundary `a` to `b`:
+Boundary `b` is before call `b`. All sizes are of one sample. Of a segment from boundary `a` to `b`:
 
-- what crosses `b` is kept in any case: the tensors that are made in it and used after it;
-- what its backward pass needs besides is kept from the forward pass on, or computed again just before;
-- at its backward pass all of that is there, with the gradients of what is alive.
+- what crosses `b` is kept in any case: the tensors that are computed in it and used after it;
+- what its backward pass needs besides is kept from the forward pass on, or recomputed just before;
+- at its backward pass all of that is in memory, with the gradients of what is alive.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from fitroom.remat.call_costs import BackwardNeeds, count_operations, find_backward_needs
 from fitroom.remat.graph import LayerGraph
-from fitroom.remat.needs import Needs, backward_needs
-from fitroom.remat.operations import num_operations
 from fitroom.remat.shapes import shapes_of
 
 Array = Any
 """NumPy's, of whole numbers."""
 
 OPERATIONS_A_BYTE = 16
-"""How many operations a card does while it moves one byte: a normalisation is few operations, but takes its time."""
+"""How many operations a card does while it moves one byte. A normalisation has few operations and still takes time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +35,13 @@ class Chain:
     """For each tensor the last call that uses it; the number of calls for outputs of the model."""
 
     tensor_bytes: Array
-    """Of the model's inputs 0: the batch is there in any case."""
+    """0 for the model's inputs: the batch is in memory in any case."""
 
     needed_bytes: Array
     """For each tensor its size if a backward pass needs it, else 0."""
 
     extra_bytes: Array
-    """For each call what its backward pass needs besides tensors of the graph."""
+    """For each call what its backward pass needs besides tensors of the graph (`BackwardNeeds.extra_bytes`)."""
 
     made_bytes: Array
     """For each call the size of what it makes."""
@@ -56,7 +55,7 @@ class Chain:
     users: tuple[tuple[int, ...], ...]
     """For each call those that use what it makes."""
 
-    needs: tuple[Needs, ...]
+    needs: tuple[BackwardNeeds, ...]
 
     @property
     def num_calls(self) -> int:
@@ -81,7 +80,7 @@ class Chain:
 
     @cached_property
     def at_backward(self) -> Array:
-        """For each call, what is there at its backward pass if all before it is kept: that, and gradients."""
+        """For each call the bytes in use at its backward pass if all calls before it are kept, with gradients."""
         return self.needed_before[1:] + self.alive_bytes[:-1] + self.made_bytes
 
     @property
@@ -90,7 +89,7 @@ class Chain:
         return int(self.at_backward.max())
 
     def crossing(self, boundary: int) -> tuple[Array, Array]:
-        """By `a`: the bytes that calls from `a` on make and that cross this boundary; and how much of it is needed."""
+        """By `a`: the bytes made from call `a` on that cross this boundary, and those of them a backward pass needs."""
         crosses = (self.made >= 0) & (self.made < boundary) & (self.last_used >= boundary)
         by_call: Array = np.zeros((2, boundary + 1), np.int64)
         np.add.at(by_call[0], self.made[crosses], self.tensor_bytes[crosses])
@@ -99,19 +98,19 @@ class Chain:
         return summed[0], summed[1]
 
     def recomputed_before(self, boundary: int) -> Array:
-        """Which calls before this boundary are run again, if the segment they are in ends here.
+        """Which calls before this boundary are recomputed, if the segment they are in ends here.
 
-        Not those at its end that only make what is kept anyway, or what no backward pass needs.
+        Calls at its end whose outputs are kept anyway, or needed by no backward pass, are not.
         """
-        again: Array = np.zeros(boundary, bool)
+        recomputed: Array = np.zeros(boundary, bool)
         for number in range(boundary - 1, -1, -1):
             need = self.needs[number]
-            again[number] = (
+            recomputed[number] = (
                 need.outputs
                 or need.extra_bytes > 0
-                or any(user < boundary and (self.needs[user].inputs or again[user]) for user in self.users[number])
+                or any(user < boundary and (self.needs[user].inputs or recomputed[user]) for user in self.users[number])
             )
-        return again
+        return recomputed
 
 
 def chain_of(graph: LayerGraph) -> Chain:
@@ -122,10 +121,10 @@ def chain_of(graph: LayerGraph) -> Chain:
     needed: set[int] = set()
     for call in graph.calls:
         inputs, outputs = [shapes[place] for place in call.inputs], [shapes[place] for place in call.outputs]
-        need = Needs() if call.enters else backward_needs(call.operation, inputs, outputs)
+        need = BackwardNeeds() if call.enters else find_backward_needs(call.operation, inputs, outputs)
         needed.update(call.inputs if need.inputs else (), call.outputs if need.outputs else ())
         needs.append(need)
-        operations.append(0 if call.enters else num_operations(call.operation, inputs, outputs))
+        operations.append(0 if call.enters else count_operations(call.operation, inputs, outputs))
         moved.append(sum(shape.size_bytes for shape in (*inputs, *outputs)) if operations[-1] else 0)
     made = _array(graph.made_by.get(place, -1) for place in range(len(shapes)))
     tensor_bytes = np.where(made < 0, 0, _array(shape.size_bytes for shape in shapes))

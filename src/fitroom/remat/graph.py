@@ -1,7 +1,7 @@
 """The calls of layers that a Functional or Sequential model is made of, in an order in which they can run.
 
-Models within the model are opened, so that a backbone under a new head is as many calls as it has layers. One that is
-called twice stays a single call each time. The order follows one branch to its end before it takes up the next, which
+Nested models are opened, so that a backbone under a new head is as many calls as it has layers. One that is called
+twice stays a single call each time. The order follows one branch to its end before it takes up the next, which
 leaves few tensors alive between two calls.
 """
 
@@ -76,7 +76,7 @@ class LayerGraph:
 
 
 def functional_of(model: Any) -> Any:
-    """The Functional model that `model` is, or has inside; None for one whose `call` is the user's own."""
+    """The Functional model that `model` is, or has inside; None for a model with a `call` of its own."""
     own_call = not type(model).call.__module__.startswith("keras.")
     if own_call or not hasattr(model, "layers"):
         return None

@@ -1,9 +1,9 @@
 """Which segments to recompute: the least effort that stays within so many bytes, found exactly.
 
-The chain is covered from its beginning to its end by stretches, each kept or recomputed. What is kept of those before a
-stretch, and all that its own backward pass needs, must fit at once. So a cover is built stretch by stretch; and of two
-that reach the same boundary, the one that keeps more and recomputes more is never the better way on: dynamic
-programming over the boundaries, with every cover that is the best for some number of bytes.
+The chain is divided into segments, each kept or recomputed. What is kept of those before a
+segment, and all that its own backward pass needs, must fit together. So a segmentation is built segment by segment; and
+of two that reach the same boundary, one that keeps more and recomputes more is never better: dynamic programming over
+the boundaries, with every segmentation that is the best for some number of bytes.
 """
 
 from dataclasses import dataclass
@@ -12,38 +12,38 @@ from functools import cached_property
 import numpy as np
 
 from fitroom.remat.chain import Array, Chain
-from fitroom.remat.segment import Segment
+from fitroom.remat.segmentation import Segment
 
 MOST_BOUNDARIES = 160
-"""Cuts that divide the bytes of a graph within the same one of so many equal parts count as one."""
+"""The bytes of a graph are divided into so many equal parts; of the cuts within one of them only the best is tried."""
 
-MOST_COVERS = 500
-"""Covers that differ in what they keep by less than such a part of the budget may count as one."""
+MOST_SEGMENTATIONS = 500
+"""Of segmentations whose kept bytes differ by less than this fraction of the budget only one is followed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Front:
-    """The best covers up to one boundary: by the bytes they keep, more of them for less effort."""
+    """The best segmentations up to one boundary: by the bytes they keep, more bytes for less effort."""
 
     kept_bytes: Array
     efforts: Array
     before: Array
-    """The boundary at which the last stretch of each begins, as its place among the boundaries."""
+    """The boundary at which the last segment of each begins, as its place among the boundaries."""
 
     continued: Array
-    """Which cover of that boundary's front it continues."""
+    """Which segmentation of that boundary's front it continues."""
 
     is_recomputed: Array
-    """Whether the last stretch is."""
+    """Whether the last segment is recomputed."""
 
 
 class Search:
-    """Finds covers of one chain."""
+    """Finds segmentations of one chain."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.boundaries = _boundaries(chain)
-        # Of the stretch from one boundary to another, in the order of their places.
+        # For the segment from one boundary to another, by their places.
         between: Array = np.zeros((4, len(self.boundaries), len(self.boundaries)), np.int64)
         self._crossing, self._kept, self._effort, self._own_peak = between
         for place, end in enumerate(self.boundaries[1:], start=1):
@@ -59,7 +59,7 @@ class Search:
 
     @cached_property
     def smallest_peak_bytes(self) -> int:
-        """The least that any cover can do with."""
+        """The smallest peak of any segmentation."""
         low, high = 0, self.chain.plain_peak_bytes
         while low < high:
             middle = (low + high) // 2
@@ -67,7 +67,7 @@ class Search:
         return high
 
     def cheapest(self, budget_bytes: int) -> tuple[Segment, ...] | None:
-        """What to recompute for the least effort within the budget, or None where nothing brings it there."""
+        """The segments to recompute for the least effort within the budget, or None where no choice fits."""
         if self.chain.plain_peak_bytes <= budget_bytes:
             return ()
         nothing: Array = np.zeros(1, np.int64)
@@ -78,7 +78,7 @@ class Search:
         return self._segments(fronts, int(np.argmin(fronts[-1].efforts))) if len(fronts[-1].efforts) else None
 
     def _is_possible(self, budget_bytes: int) -> bool:
-        """Keeping as little as possible everywhere: what can follow more can follow less."""
+        """Whether any segmentation fits. It is enough to follow the least kept bytes: more kept before never helps."""
         least = np.full(len(self.boundaries), budget_bytes + 1)
         least[0] = 0
         for place in range(1, len(self.boundaries)):
@@ -88,7 +88,7 @@ class Search:
         return bool(least[-1] <= budget_bytes)
 
     def _front(self, fronts: list[_Front], place: int, budget_bytes: int) -> _Front:
-        """All ways to reach one boundary from those before it, the best of them."""
+        """The best of all segmentations that reach one boundary from those before it."""
         sizes = [len(front.efforts) for front in fronts]
         before: Array = np.repeat(np.arange(place), sizes)
         continued = np.concatenate([np.arange(size) for size in sizes])
@@ -111,7 +111,7 @@ class Search:
         )
 
     def _segments(self, fronts: list[_Front], at: int) -> tuple[Segment, ...]:
-        """The recomputed stretches of one cover of the last front, followed back to the beginning."""
+        """The recomputed segments of one segmentation of the last front, followed back to the beginning."""
         found, place = [], len(fronts) - 1
         while place:
             front = fronts[place]
@@ -123,9 +123,9 @@ class Search:
 
 
 def _boundaries(chain: Chain) -> Array:
-    """The beginning, the end, and where no more is alive than on either side.
+    """The beginning, the end, and the local minima of the bytes that are alive.
 
-    A cut is worth what it divides: of those that divide nearly the same, the thinnest is taken.
+    Of cuts that divide the bytes in nearly the same place, the one with the fewest bytes alive is taken.
     """
     alive = chain.alive_bytes
     inner = np.arange(1, chain.num_calls)
@@ -137,8 +137,8 @@ def _boundaries(chain: Chain) -> Array:
 
 
 def _apart(kept_bytes: Array, budget_bytes: int) -> Array:
-    """Which covers of a front to follow, where they are many: of those that keep nearly the same, the first."""
-    if len(kept_bytes) <= MOST_COVERS:
+    """Which segmentations of a front to follow, where they are many: of those that keep nearly the same, the first."""
+    if len(kept_bytes) <= MOST_SEGMENTATIONS:
         return np.arange(len(kept_bytes))
-    parts = kept_bytes * MOST_COVERS // (budget_bytes + 1)
+    parts = kept_bytes * MOST_SEGMENTATIONS // (budget_bytes + 1)
     return np.union1d(np.unique(parts, return_index=True)[1], [len(kept_bytes) - 1])

@@ -1,4 +1,4 @@
-"""The size of every tensor of a graph for one sample, in the precision in which the layers compute now."""
+"""The shape and size of every tensor of a graph for one sample, in the precision in which the layers compute now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _ITEM_BYTES = {"float64": 8, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 
 _BYTE_WIDE = ("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
 
 USUAL_LENGTHS = {4: 224, 3: 128}
-"""What an open dimension is taken for where nobody said, by the rank of the input: pictures, sequences."""
+"""The length that an open dimension gets where none was given, by the rank of the input: images, sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class Shape:
 
 
 def shapes_of(graph: LayerGraph) -> tuple[Shape, ...]:
-    """The shape of each tensor; open dimensions of the input are taken for usual ones."""
-    tensors = _closed(graph)
+    """The shape of each tensor; open dimensions of the input get `USUAL_LENGTHS`."""
+    tensors = _close_dimensions(graph)
     item_bytes: dict[int, int] = {}
     for call in graph.calls:
         for tensor in call.outputs:
@@ -49,7 +49,7 @@ def shapes_of(graph: LayerGraph) -> tuple[Shape, ...]:
 
 
 def _dtype(call: Call, tensor: Any, item_bytes: dict[int, int]) -> str:
-    """A layer may compute in another precision than when the graph was made; operations follow what they are given."""
+    """A layer may compute in another precision than when the graph was made; operations follow their inputs."""
     if not tensor.dtype.startswith(("float", "bfloat")):
         return str(tensor.dtype)
     if hasattr(call.operation, "compute_dtype") and not call.enters:
@@ -71,7 +71,7 @@ def _item_bytes(dtype: str) -> int:
     return 1 if dtype in _BYTE_WIDE else _ITEM_BYTES.get(dtype, 4)
 
 
-def _closed(graph: LayerGraph) -> Sequence[Any]:
+def _close_dimensions(graph: LayerGraph) -> Sequence[Any]:
     """The symbolic tensors, none of their dimensions open but the first."""
     if all(None not in tensor.shape[1:] for tensor in graph.tensors):
         return graph.tensors

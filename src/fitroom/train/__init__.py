@@ -1,1 +1,1 @@
-"""Training as a series of transactions: nothing lost to out-of-memory, nothing lost to a kill."""
+"""Training as a series of transactions, which neither out-of-memory nor a kill sets back."""

@@ -1,4 +1,4 @@
-"""`fitroom.fit`: in place of `model.fit`, and it cannot die of memory."""
+"""`fitroom.fit`: in place of `model.fit`, and out-of-memory does not end it."""
 
 import operator
 from typing import TYPE_CHECKING, Any
@@ -44,18 +44,23 @@ def fit(
 ) -> Any:
     """Train a compiled Keras model. Takes what `model.fit` takes and returns Keras's `History`.
 
-    Where a batch does not fit into memory, it is cut into micro-batches and trained to the same result: one optimizer
-    update for the whole batch, the loss and the gradients of the whole batch. `recipe=fitroom.Recipe(micro_batch=32)`
-    cuts from the start. `History.fitroom` says what was done.
+    Where a batch does not fit into memory, it is split into micro-batches and trained to the same result: one optimizer
+    update for the whole batch, the loss and the gradients of the whole batch. `History.fitroom` says what was done.
 
-    `plan` is what `fitroom.plan` found for this model and this batch, or the file that it was saved to: it is carried
-    out, and where memory runs out all the same, its next smaller recipe. `budget="16GiB"` makes such a plan first. It
-    limits nothing by itself. A model that leaves dimensions of its input open is planned for the shape of the first
-    batch; where batches differ in size, `input_shape=(640, 640, 3)` says how large a sample can be.
-
-    With `run_dir` nothing is lost either: the same call again goes on where the run was killed, with the same result.
-    A checkpoint is written at the end of every epoch and every `checkpoint_seconds` (or `checkpoint_batches`).
-    `seed` is that of the order of the samples; left out, it comes from NumPy's, and a run keeps its own.
+    Args:
+        model: A compiled `keras.Model`.
+        x, y, batch_size, ..., validation_freq: As in `model.fit`.
+        recipe: How each step is carried out; `fitroom.Recipe(micro_batch=32)` uses micro-batches from the start.
+        plan: What `fitroom.plan` found for this model and this batch, or the file that it was saved to. It is carried
+            out; where memory runs out all the same, its next smaller recipe is.
+        budget: A size such as "16GiB", for which a plan is made first. It limits nothing by itself.
+        input_shape: How large a sample can be, such as (640, 640, 3), for a plan of a model that leaves dimensions of
+            its input open. Left out, the shape of the first batch is used.
+        run_dir: A folder for checkpoints, history and model. The same call again resumes a killed run from it, with the
+            same result.
+        seed: Of the order of the samples. Left out, it is drawn from NumPy's; a resumed run keeps its own.
+        checkpoint_seconds: A checkpoint is written this often, and at the end of every epoch.
+        checkpoint_batches: Write checkpoints every so many batches instead.
 
     >>> history = fitroom.fit(model, x, y, batch_size=256, epochs=10, run_dir="runs/a")  # doctest: +SKIP
     """
@@ -97,7 +102,7 @@ def fit(
 
 
 def _whole(name: str, number: Any) -> Any:
-    """A whole number as Python's, be it NumPy's; None stays None."""
+    """A Python int of a whole number, which may be NumPy's; None stays None."""
     try:
         return None if number is None else operator.index(number)
     except TypeError:

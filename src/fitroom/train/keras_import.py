@@ -1,6 +1,6 @@
-"""Modules whose import is noticed, in whatever order a script imports them.
+"""Call a function when a module was imported, in whatever order a script imports modules.
 
-`fitroom run` has to act after Keras is imported and before the script uses it, and Keras comes in many ways: by the
+`fitroom run` has to act after Keras is imported and before the script uses it. It may be imported in many ways: by the
 script, by `tf.keras`, or within `import tensorflow`, which first looks it up and then imports it. Scripts look it up as
 well, to see whether it is installed. So a look-up means nothing here. What counts is that a module's code was run to
 its end; where that fails, the next try counts.
@@ -15,16 +15,16 @@ from types import ModuleType
 from typing import Any
 
 _BRINGS_KERAS = "tensorflow"
-"""It imports Keras in the middle of its own import, and hides what goes wrong there. Nobody can use either before it
-is done: what is to be done waits for that."""
+"""It imports Keras in the middle of its own import, and hides errors there. Neither can be used before it is complete,
+so the calls wait for that."""
 
 
 def when_imported(
     names: Collection[str], do: Callable[[ModuleType], None], *, before: Callable[[str], None] = lambda name: None
 ) -> None:
-    """Have `do` called with each module of these names once its import is complete, before the importing code goes on.
+    """Have `do` called with each module of these names once its import is complete, before the importing code runs on.
 
-    A module that is there already is handed over at once, and one that is imported anew, as by
+    For a module that is imported already it is called now, and for one that is imported anew, as by
     `keras.config.set_backend`, again. `before` is called with the name when an import begins.
     """
     sys.meta_path.insert(0, _ImportHook(names, do, before))
@@ -34,7 +34,7 @@ def when_imported(
 
 
 class _ImportHook(MetaPathFinder):
-    """Has the other finders find a module, and the loader that they name say when it is done.
+    """A finder that leaves finding to the others, and wraps the loader that they return.
 
     It keeps no state but that of a thread's own imports: look-ups may come at any time, in any thread, nested.
     """
@@ -44,30 +44,30 @@ class _ImportHook(MetaPathFinder):
         self._own = _ThreadsImports()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """What the finders behind this one find."""
+        """The spec that the finders behind this one return."""
         if name not in self._names and name != _BRINGS_KERAS:
             return None
         spec = _ask(self._finders_behind(), name, path, target)
         if spec is not None and spec.loader is not None:
-            self._have_it_tell(spec.loader, name)
+            self._wrap_loader(spec.loader, name)
         return spec
 
     def _finders_behind(self) -> list[Any]:
         finders = list(sys.meta_path)
         return finders[finders.index(self) + 1 :] if self in finders else finders
 
-    def _have_it_tell(self, loader: Any, name: str) -> None:
-        """Put another `exec_module` on this one loader; its class, which others may look at, stays."""
+    def _wrap_loader(self, loader: Any, name: str) -> None:
+        """Replace `exec_module` of this one loader; its class, which others may check, stays."""
         execute = loader.exec_module
 
-        def execute_and_tell(module: ModuleType) -> None:
+        def execute_and_report(module: ModuleType) -> None:
             if module.__name__ != name:  # a loader of several modules, as that of a zip file is
                 execute(module)
                 return
             vars(loader).pop("exec_module", None)
             self._execute(execute, module)
 
-        loader.exec_module = execute_and_tell
+        loader.exec_module = execute_and_report
 
     def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
         own = self._own
@@ -85,14 +85,14 @@ class _ImportHook(MetaPathFinder):
 
 
 class _ThreadsImports(threading.local):
-    """What one thread is importing."""
+    """The imports under way in one thread."""
 
     def __init__(self) -> None:
         self.depth = 0
-        """How many of the modules in question are under way, one within the other."""
+        """How many of the watched modules are being imported, one within the other."""
 
         self.complete: list[ModuleType] = []
-        """Those that are done within one that is not."""
+        """Watched modules that are complete, within one that is not."""
 
 
 def _ask(finders: list[Any], name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:

@@ -1,11 +1,11 @@
-"""What Keras is told outside of a call: limits for short runs, and the callbacks that it adds by itself."""
+"""Settings of Keras that apply to every call: limits of epochs and steps, and the callbacks that it adds by itself."""
 
 import warnings
 from typing import Any
 
 
 def limit_epochs(epochs: int) -> int:
-    """No more epochs than `keras.config.set_max_epochs` or KERAS_MAX_EPOCHS allow; said where that is fewer."""
+    """Limit epochs to `keras.config.set_max_epochs` or KERAS_MAX_EPOCHS, with a warning where that is fewer."""
     import keras
 
     most = keras.config.max_epochs()
@@ -16,7 +16,7 @@ def limit_epochs(epochs: int) -> int:
 
 
 def limit_steps(steps: int | None) -> int | None:
-    """No more steps in an epoch than `keras.config.set_max_steps_per_epoch` or KERAS_MAX_STEPS_PER_EPOCH allow."""
+    """Limit the steps of an epoch to `keras.config.set_max_steps_per_epoch` or KERAS_MAX_STEPS_PER_EPOCH."""
     import keras
 
     most = keras.config.max_steps_per_epoch()
@@ -29,7 +29,7 @@ def limit_steps(steps: int | None) -> int | None:
 def callback_list(
     callbacks: Any, model: Any, *, verbose: Any, steps: int | None, epochs: int = 1, add_history: bool = False
 ) -> Any:
-    """The callbacks with those that Keras adds; a `CallbackList` of the user's stays as it is, as in Keras."""
+    """Make a `CallbackList` with the callbacks that Keras adds; the user's own list stays as it is, as in Keras."""
     import keras
 
     if isinstance(callbacks, keras.callbacks.CallbackList):

@@ -1,7 +1,7 @@
-"""What an earlier out-of-memory still holds.
+"""Memory that the last uncaught out-of-memory error still holds.
 
-Python and notebooks keep the last error for a look at it, its traceback keeps every frame on the way, and a frame keeps
-its tensors: gigabytes that nobody will use again.
+Python and notebooks keep the last error for inspection, its traceback keeps every frame on the way, and a frame keeps
+its tensors: gigabytes that will not be used again.
 """
 
 import gc
@@ -13,28 +13,28 @@ from fitroom.backends.contract import Backend
 
 
 def free_last_error(backend: Backend) -> bool:
-    """Empty the frames of the last uncaught error, if it was out of memory. Whether there was one."""
-    kept = [getattr(sys, name, None) for name in ("last_exc", "last_value")]
-    errors = [error for error in kept if isinstance(error, BaseException) and backend.is_out_of_memory(error)]
+    """Clear the frames of the last uncaught error, if it was out of memory. Returns whether there was one."""
+    held = [getattr(sys, name, None) for name in ("last_exc", "last_value")]
+    errors = [error for error in held if isinstance(error, BaseException) and backend.is_out_of_memory(error)]
     if not errors:
         return False
     for error in errors:
-        _empty(error)
+        _clear_frames(error)
     if isinstance(getattr(sys, "last_traceback", None), type(errors[0].__traceback__)):
         traceback.clear_frames(sys.last_traceback)
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         if hasattr(sys, name):
             delattr(sys, name)
     errors.clear()
-    kept.clear()
-    _forget_in_notebook(backend)
+    held.clear()
+    _clear_notebook(backend)
     gc.collect()
     backend.release()
     return True
 
 
-def _empty(error: BaseException) -> None:
-    """Clear the frames of an error, of those behind it, hidden ones too, and of the members of a group."""
+def _clear_frames(error: BaseException) -> None:
+    """Clear the frames of an error, of its causes and contexts, and of the members of a group."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -46,14 +46,14 @@ def _empty(error: BaseException) -> None:
         waiting += [at.__cause__, at.__context__, *(at.exceptions if isinstance(at, BaseExceptionGroup) else ())]
 
 
-def _forget_in_notebook(backend: Backend) -> None:
-    """IPython keeps results in `Out` and `_`: errors among them, which a cell may have ended with."""
+def _clear_notebook(backend: Backend) -> None:
+    """Remove errors from IPython's `Out` and `_`, which keep the value that a cell ended with."""
     main = sys.modules.get("__main__")
     results: Any = getattr(main, "Out", None)
     if not isinstance(results, dict):
         return
     for number in [n for n, value in results.items() if _is_error(value, backend)]:
-        _empty(results.pop(number))
+        _clear_frames(results.pop(number))
     for name in ("_", "__", "___"):
         if _is_error(getattr(main, name, None), backend):
             setattr(main, name, None)

@@ -1,36 +1,28 @@
-"""Epochs and batches, with Keras's callbacks around them.
+"""The training loop: epochs and batches, with Keras's callbacks around them.
 
-The order of events is that of Keras's own `fit`; what is different is that a step is a transaction, that validation
-has a size of its own, and that a run can begin in the middle of an epoch.
+The order of events is that of Keras's own `fit`. The differences: a step is a transaction, validation has a micro-batch
+of its own, and a run can start in the middle of an epoch.
 """
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from fitroom.errors import OutOfMemoryError
-from fitroom.train.events import Events
-from fitroom.train.losses import LossWatch
-from fitroom.train.sources.batches import Batches
-from fitroom.train.sources.contract import Source
-from fitroom.train.sources.prefetch import Prefetched, prefetched
+from fitroom.events import Events
+from fitroom.inputs.batches import Batches
+from fitroom.inputs.contract import Source
+from fitroom.inputs.prefetch import PrefetchedBatch, prefetch
+from fitroom.train.checkpointer import Checkpointer, Position
+from fitroom.train.logs import LossWatch, as_floats, epoch_logs
 from fitroom.train.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
-    """Where a run is: the next batch to train is this one of this epoch."""
-
-    epoch: int
-    batch: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What is validated on, and when."""
+    """The data that are validated on, and after which epochs."""
 
     source: Source
     frequency: Any
@@ -43,44 +35,9 @@ class Validation:
         return epoch + 1 in self.frequency
 
 
-class Keeper:
-    """Whom the loop tells of its progress; this one keeps nothing. `RunKeeper` writes checkpoints."""
-
-    records = False
-    """Whether it wants to know in which state each batch was made."""
-
-    last_logs: Mapping[str, Any] = MappingProxyType({})
-    """Of the last batch that an unfinished run had done in its epoch."""
-
-    def starts_at(self) -> Position | None:
-        """Where an unfinished run was, or None where there is none."""
-        return None
-
-    def begins(self) -> None:
-        """Callbacks are about to be told that training begins."""
-
-    def begun(self, position: Position) -> None:
-        """They know."""
-
-    def restore(self) -> None:
-        """Bring everything back to where the unfinished run was."""
-
-    def opened(self) -> None:
-        """The batches of an epoch are at hand, and none is made yet."""
-
-    def batch_done(self, position: Position, batch: Prefetched, logs: Mapping[str, Any]) -> None:
-        """A batch was trained, and callbacks know; `position` is the next one."""
-
-    def epoch_done(self, position: Position) -> None:
-        """An epoch is over, callbacks and all."""
-
-    def gave_up(self, error: OutOfMemoryError) -> None:
-        """Training ends with this error."""
-
-
 @dataclass(kw_only=True)
 class Loop:
-    """One training."""
+    """One training, from its first epoch or from a checkpoint to its end."""
 
     model: Any
     source: Source
@@ -91,7 +48,7 @@ class Loop:
     epochs: int
     initial_epoch: int
     validation: Validation | None
-    keeper: Keeper
+    checkpointer: Checkpointer
     events: Events
 
     def run(self) -> None:
@@ -99,66 +56,67 @@ class Loop:
         try:
             self._run()
         except OutOfMemoryError as error:
-            self.keeper.gave_up(error)
+            self.checkpointer.on_out_of_memory(error)
             raise
 
     def _run(self) -> None:
-        model, callbacks, keeper = self.model, self.callbacks, self.keeper
-        start = keeper.starts_at()
+        model, callbacks, checkpointer = self.model, self.callbacks, self.checkpointer
+        start = checkpointer.start_position()
         position = start or Position(epoch=self.initial_epoch, batch=0)
         model.stop_training = False
-        keeper.begins()
+        checkpointer.before_train_begin()
         callbacks.on_train_begin()
-        if start is None and model._initial_epoch:  # Keras's own BackupAndRestore says where to go on
+        if start is None and model._initial_epoch:  # set by Keras's own BackupAndRestore
             position = Position(epoch=model._initial_epoch, batch=0)
-        keeper.begun(position)
+        checkpointer.after_train_begin(position)
         if start is not None and not start.batch:
-            keeper.restore()
+            checkpointer.restore()
         logs: dict[str, Any] = {}
         while position.epoch < self.epochs and not model.stop_training:
             model.reset_metrics()
             callbacks.on_epoch_begin(position.epoch)
-            if position == start and start.batch:  # what callbacks do when an epoch begins was done before
-                keeper.restore()
-            logs = self._epoch(position)
+            if position == start and start.batch:  # the callbacks' `on_epoch_begin` must not change what is restored
+                checkpointer.restore()
+            logs = self._train_epoch(position)
             self.source.on_epoch_end()
             if self.validation is not None and self.validation.is_due(position.epoch):
-                found = self._validated(self.validation)
+                found = self._validate(self.validation)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             callbacks.on_epoch_end(position.epoch, logs)
             position = Position(epoch=position.epoch + 1, batch=0)
-            keeper.epoch_done(position)
+            checkpointer.after_epoch(position)
         if self.epochs > 0 and model.optimizer is not None:
             model.optimizer.finalize_variable_values(model.trainable_weights)
         callbacks.on_train_end(logs or None)
 
-    def _epoch(self, position: Position) -> dict[str, Any]:
+    def _train_epoch(self, position: Position) -> dict[str, Any]:
         logs: dict[str, Any] = {}
         watch = LossWatch(self.events, self.transaction.backend)
         batches = self.source.epoch(position.epoch, position.batch)
-        self.keeper.opened()
-        # A stream may draw from generators that training draws from too: by turns, so that a run can go on exactly.
-        by_turns = self.keeper.records and self.source.resumes != "exactly"
+        self.checkpointer.after_open()
+        # A stream may draw from the generators that training draws from. Without prefetching the order of the draws is
+        # fixed, so that a resumed run repeats it exactly.
+        by_turns = self.checkpointer.records and self.source.resumes != "exactly"
         depth = 0 if by_turns else self.transaction.stepper.batches_ahead
-        with brought_ahead(batches, self.transaction, depth, record=self.keeper.records) as items:
-            for execution in executions(items, position.batch, self.model):
-                if position.batch and self.model.stop_training:  # a callback had stopped it before it was killed
+        with prefetch_batches(batches, self.transaction, depth, record=self.checkpointer.records) as items:
+            for execution in group_executions(items, position.batch, self.model):
+                if position.batch and self.model.stop_training:  # a callback had stopped the run before it was killed
                     break
                 self.callbacks.on_train_batch_begin(execution.begin)
                 for number, item in execution:
                     self.events.where = {"epoch": position.epoch, "batch": number}
                     logs = self.transaction.train(item.batch)
-                    watch.look(logs, position.epoch, number)
+                    watch.check(logs, position.epoch, number)
                 self.callbacks.on_train_batch_end(execution.end, logs)
-                self.keeper.batch_done(Position(epoch=position.epoch, batch=number + 1), item, logs)
+                self.checkpointer.after_batch(Position(epoch=position.epoch, batch=number + 1), item, logs)
                 if self.model.stop_training:
                     break
-        watch.look(logs, position.epoch, None)
-        if not logs and position.batch:  # all batches were done before it was killed
-            logs = dict(self.keeper.last_logs)
-        return results(self.model, logs)
+        watch.check(logs, position.epoch, None)
+        if not logs and position.batch:  # all batches were trained before the run was killed
+            logs = dict(self.checkpointer.last_logs)
+        return epoch_logs(self.model, logs)
 
-    def _validated(self, validation: Validation) -> dict[str, Any]:
+    def _validate(self, validation: Validation) -> dict[str, Any]:
         self.events.where.pop("batch", None)
         return evaluate_batches(self.model, validation.source, self.transaction, self.callbacks)
 
@@ -173,18 +131,18 @@ class Execution:
     end: int
     """The number of its last batch, as Keras counts: also where the data end before."""
 
-    items: Iterator[Prefetched]
-    """The batches, made when they are asked for."""
+    items: Iterator[PrefetchedBatch]
+    """The batches, each made when it is asked for."""
 
-    def __iter__(self) -> Iterator[tuple[int, Prefetched]]:
+    def __iter__(self) -> Iterator[tuple[int, PrefetchedBatch]]:
         return enumerate(self.items, start=self.begin)
 
 
-def executions(items: Iterator[Prefetched], start: int, model: Any) -> Iterator[Execution]:
-    """The batches of an epoch from number `start` on, in the groups between which callbacks are called."""
+def group_executions(items: Iterator[PrefetchedBatch], start: int, model: Any) -> Iterator[Execution]:
+    """Group the batches of an epoch, from number `start` on, between the calls of callbacks."""
     size = model.steps_per_execution
     while True:
-        # One that was broken off in the middle ends where it would have ended.
+        # A run resumed in the middle of a group ends the group where it would have ended.
         end = (start // size + 1) * size - 1
         first = next(items, None)
         if first is None:
@@ -194,14 +152,14 @@ def executions(items: Iterator[Prefetched], start: int, model: Any) -> Iterator[
 
 
 def evaluate_batches(model: Any, source: Source, transaction: Transaction, callbacks: Any) -> dict[str, Any]:
-    """What the model's metrics say of all batches of a source, with Keras's callbacks around them."""
+    """Evaluate the model on all batches of a source, with Keras's callbacks. Returns the logs."""
     model.stop_evaluating = False
     callbacks.on_test_begin()
     model.reset_metrics()
     logs: dict[str, Any] = {}
     batches = source.epoch(0)
-    with brought_ahead(batches, transaction, transaction.stepper.batches_ahead, record=False) as items:
-        for execution in executions(items, 0, model):
+    with prefetch_batches(batches, transaction, transaction.stepper.batches_ahead, record=False) as items:
+        for execution in group_executions(items, 0, model):
             callbacks.on_test_batch_begin(execution.begin)
             for _, item in execution:
                 logs = transaction.test(item.batch)
@@ -209,37 +167,18 @@ def evaluate_batches(model: Any, source: Source, transaction: Transaction, callb
             if model.stop_evaluating:
                 break
     source.on_epoch_end()
-    found = as_floats(results(model, logs))
+    found = as_floats(epoch_logs(model, logs))
     callbacks.on_test_end(found)
     return found
 
 
 @contextlib.contextmanager
-def brought_ahead(
+def prefetch_batches(
     batches: Batches, transaction: Transaction, depth: int, *, record: bool
-) -> Iterator[Iterator[Prefetched]]:
-    """The batches, each brought near to the device while one before it is being worked on."""
+) -> Iterator[Iterator[PrefetchedBatch]]:
+    """Iterate over batches, each prefetched towards the device while one before it is being worked on."""
     try:
-        with prefetched(batches, transaction.ahead, depth, record=record) as items:
+        with prefetch(batches, transaction.ahead, depth, record=record) as items:
             yield items
     finally:
         transaction.stepper.pause()
-
-
-def results(model: Any, logs: dict[str, Any]) -> dict[str, Any]:
-    """An epoch's logs: what the metrics say, unless the model's own step gave other names."""
-    return dict(model._get_metrics_result_or_logs(logs)) if logs else {}
-
-
-def as_floats(logs: dict[str, Any]) -> dict[str, Any]:
-    """Numbers of the framework as Python's, in the dicts that metrics may give too."""
-    found: dict[str, Any] = {}
-    for name, value in logs.items():
-        if isinstance(value, dict):
-            found |= as_floats(value)
-        else:
-            try:
-                found[name] = float(value)
-            except (TypeError, ValueError):
-                found[name] = value
-    return found

@@ -1,30 +1,28 @@
-"""What a plan means for one training: whether it was made for it, and the recipes that it gives."""
+"""A plan applied to one training: whether it was made for this model and data, and the recipes that it gives."""
 
 from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_freezing import layers_with_weights, num_frozen
-from fitroom.backends.keras_layers import precision_of
+from fitroom.batch import Batch, leaves
 from fitroom.errors import InputError, ModelError
 from fitroom.input_sizes import InputShape
-from fitroom.planning.identity import difference, model_digest, renamed
+from fitroom.keras_model.freezing import layers_with_weights, num_frozen
+from fitroom.keras_model.layers import precision_of
+from fitroom.planning.identity import describe_difference, model_digest, rename_segments
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe
+from fitroom.recipe import Recipe, Remat
 from fitroom.remat.graph import functional_of
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.structure import leaves
 
 KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
-"""Those of a recipe that a training turns by itself."""
+"""The knobs of a recipe that a training sets by itself."""
 
 _LEFT_TO_OTHERS = ("optimizer", "image_size", "frozen_layers", "input_dtype")
-"""The user's to turn, which is looked at here; of the last the data decide."""
+"""Knobs that the user sets on the model, which is checked here; `input_dtype` follows from the data."""
 
 
-def opened(plan: Any) -> Plan:
-    """A plan, or the one in the file that was named."""
+def load_plan(plan: Any) -> Plan:
+    """The plan that was given, or that of the file that was named."""
     if isinstance(plan, str | Path):
         return Plan.load(plan)
     if not isinstance(plan, Plan):
@@ -36,13 +34,16 @@ def opened(plan: Any) -> Plan:
 
 
 def recipes_of(plan: Plan, model: Any) -> tuple[Recipe, ...]:
-    """How to train a built model, then what to go on with where memory runs out. Refuses a plan made for another."""
+    """The recipes for a built model: the first to train with, the others for when memory runs out.
+
+    Raises InputError where the plan was made for another model or backend.
+    """
     _check_backend(plan)
     _check_frozen(plan, model)
     own = model_digest(model)
     _check_model(plan, model, own)
     _check_knobs(plan, model)
-    recipes = tuple(_carried_out(recipe, plan, model, own) for recipe in (plan.recipe, *plan.fallbacks))
+    recipes = tuple(_adapt_recipe(recipe, plan, model, own) for recipe in (plan.recipe, *plan.fallbacks))
     _check_segments(recipes, model)
     return recipes
 
@@ -51,15 +52,15 @@ def check_batches(plan: Plan, first: Batch, full_size: int) -> None:
     """Refuse a plan made for other batches than those of `full_size` samples, of which `first` is one."""
     if full_size != plan.batch_size:
         raise InputError(
-            f"The plan is for batches of {plan.batch_size}, and the data come in batches of {full_size}.",
+            f"The plan is for batches of {plan.batch_size}, and the data are in batches of {full_size}.",
             hint=f"batch_size={plan.batch_size}, or a plan for these: fitroom.plan(model, batch_size={full_size}, ...)",
         )
     size = plan.recipe.image_size
     if size is not None and not any(tuple(array.shape[1:3]) == (size, size) for array in leaves(first.x)):
         shapes = ", ".join(str(tuple(array.shape[1:])) for array in leaves(first.x))
         raise InputError(
-            f"The plan is for pictures of {size} x {size}, and the data are of shape {shapes}.",
-            hint=f"build the model for {size} x {size}, give it such pictures, and make a plan for that model",
+            f"The plan is for images of {size} x {size}, and the data are of shape {shapes}.",
+            hint=f"build the model for {size} x {size}, give it such images, and make a plan for that model",
         )
 
 
@@ -93,7 +94,7 @@ def _check_frozen(plan: Plan, model: Any) -> None:
 
 
 def _check_model(plan: Plan, model: Any, own: str) -> None:
-    differs = difference(plan.model_digest, own)
+    differs = describe_difference(plan.model_digest, own)
     if differs is not None:
         raise ModelError(
             f"The plan was made for another model. Expected: {plan.model!r}. Received: {model.name!r} ({differs}).",
@@ -105,7 +106,7 @@ def _check_knobs(plan: Plan, model: Any) -> None:
     others = [name for name in plan.recipe.to_dict() if name not in (*KNOBS_OF_FIT, *_LEFT_TO_OTHERS)]
     if others:
         raise InputError(
-            f"The plan turns {', '.join(others)}, which `fit` cannot.",
+            f"The plan sets {', '.join(others)}, which `fit` cannot.",
             hint="build and compile the model so, and make a plan for it",
         )
     wanted = plan.recipe.optimizer
@@ -117,24 +118,24 @@ def _check_knobs(plan: Plan, model: Any) -> None:
         )
 
 
-def _carried_out(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
-    """What there is to do beside what the model and its data are anyway."""
+def _adapt_recipe(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
+    """The knobs of a planned recipe that differ from what the model and its batches are already."""
     remat = recipe.remat if recipe.remat != "none" else None
     return Recipe(
         precision=recipe.precision if recipe.precision != precision_of(model) else None,
         jit=recipe.jit,
-        remat=renamed(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
+        remat=rename_segments(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
         micro_batch=recipe.micro_batch if (recipe.micro_batch or plan.batch_size) < plan.batch_size else None,
     )
 
 
 def _check_segments(recipes: tuple[Recipe, ...], model: Any) -> None:
-    """Raise now for what would be found out when memory has run out."""
+    """Raise now for segments that the model lacks, rather than when memory has run out."""
     named = [recipe.remat for recipe in recipes if isinstance(recipe.remat, Remat)]
     if named:
-        from fitroom.remat.choice import named_segments
+        from fitroom.remat.chooser import find_segments
         from fitroom.remat.graph import layer_graph
 
         graph = layer_graph(model)
         for remat in named:
-            named_segments(graph, remat)
+            find_segments(graph, remat)

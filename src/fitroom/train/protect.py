@@ -1,4 +1,8 @@
-"""`model.fit`, `evaluate`, `predict` and their like served by fitroom, for scripts and notebooks as they stand."""
+"""`model.fit`, `evaluate`, `predict` and their like served by fitroom, for scripts and notebooks without a change.
+
+What fitroom cannot serve is left to Keras's own methods (docs/training.md lists it), and training that bypassed fitroom
+is counted.
+"""
 
 import functools
 import inspect
@@ -6,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from fitroom.recipe import Recipe
@@ -13,14 +18,31 @@ from fitroom.recipe import Recipe
 SERVED = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch")
 """The methods of `keras.Model` that are served."""
 
+_OWN_LOOPS = {
+    "fit": ("make_train_function", "train_function"),
+    "train_on_batch": ("make_train_function", "train_function"),
+    "evaluate": ("make_test_function", "test_function"),
+    "test_on_batch": ("make_test_function", "test_function"),
+    "predict": ("make_predict_function", "predict_function"),
+}
+"""Methods with which a model may run its batches itself, by the method that would use them."""
+
+_TRAINS = ("fit", "train_on_batch")
+
+OLD_KERAS = {
+    "tf_keras.src.engine.training": "tf_keras",
+    "tensorflow.python.keras.engine.training": "tensorflow.python.keras",
+}
+"""The modules of Keras 2 that define `Model`, with the names under which scripts import them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What became of a call of a method that is served."""
+    """How a call of a served method was carried out."""
 
     method: str
     left_to_keras: str | None
-    """Why Keras's own method did it, or None where fitroom's did."""
+    """Why it was left to Keras's own method; None where fitroom served it."""
 
 
 CALLS: Counter[Call] = Counter()
@@ -33,19 +55,19 @@ def protect(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None
 
     >>> import fitroom
     >>> fitroom.protect()  # doctest: +SKIP
-    fitroom: model.fit is protected: out of memory cuts the batch, nothing else changes.
+    fitroom: model.fit is protected: out of memory splits the batch, nothing else changes.
     """
     serve(recipe=recipe, run_dir=run_dir)
-    _say("model.fit is protected: out of memory cuts the batch, nothing else changes.")
+    _say("model.fit is protected: out of memory splits the batch, nothing else changes.")
 
 
 def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
-    """Put fitroom's functions in the place of Keras's methods. Calling it again changes the recipe or the folder."""
+    """Replace Keras's methods by fitroom's functions. Calling it again changes the recipe or the folder."""
     import keras
 
-    import fitroom
     from fitroom.backends.choose import current_backend
     from fitroom.train import calls
+    from fitroom.train.fit import fit as fit_model
 
     if too_late := current_backend().fail_at_once():
         _say(too_late)
@@ -56,7 +78,7 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
         count += 1
         # Each `fit` of a script is a run of its own: the second goes to a folder beside the first.
         folder = run_dir if run_dir is None or count == 1 else f"{run_dir}-{count}"
-        return fitroom.fit(model, **{"recipe": recipe, "run_dir": folder} | arguments)
+        return fit_model(model, **{"recipe": recipe, "run_dir": folder} | arguments)
 
     by_fitroom: tuple[Callable[..., Any], ...] = (
         fit,
@@ -67,7 +89,7 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
     )
     for name, function in zip(SERVED, by_fitroom, strict=True):
         own = _keras_own(getattr(keras.Model, name))
-        setattr(keras.Model, name, _served(name, own, function))
+        setattr(keras.Model, name, _make_method(name, own, function))
 
 
 def unprotect() -> None:
@@ -78,17 +100,15 @@ def unprotect() -> None:
         setattr(keras.Model, name, _keras_own(getattr(keras.Model, name)))
 
 
-def _served(name: str, own: Callable[..., Any], serve_call: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that tries fitroom's function, and leaves to Keras's what fitroom cannot serve."""
+def _make_method(name: str, own: Callable[..., Any], serve_call: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a method that calls fitroom's function, or Keras's own where fitroom cannot serve the call."""
     signature = inspect.signature(own)
 
     @functools.wraps(own)
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
-        from fitroom.train.unserved import why_left_to_keras
-
         if "_use_cached_eval_dataset" in options:  # Keras's own `fit` validates
             return own(self, *arguments, **options)
-        given = _bound(signature, self, arguments, options)
+        given = _bind(signature, self, arguments, options)
         why = why_left_to_keras(self, name, given)
         CALLS[Call(method=name, left_to_keras=why)] += 1
         if why is None:
@@ -100,8 +120,8 @@ def _served(name: str, own: Callable[..., Any], serve_call: Callable[..., Any]) 
     return method
 
 
-def _bound(signature: inspect.Signature, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The arguments by name; those that only fitroom knows (`recipe=`, `run_dir=`) among them."""
+def _bind(signature: inspect.Signature, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The arguments of a call by name, with those that only fitroom knows (`recipe=`, `run_dir=`)."""
     known = {name: value for name, value in options.items() if name in signature.parameters}
     bound = signature.bind(model, *arguments, **known).arguments
     given = dict(list(bound.items())[1:])
@@ -110,6 +130,64 @@ def _bound(signature: inspect.Signature, model: Any, arguments: tuple[Any, ...],
 
 def _keras_own(method: Any) -> Any:
     return getattr(method, "_keras_own", method)
+
+
+def why_left_to_keras(model: Any, method: str, arguments: dict[str, Any]) -> str | None:
+    """Why a call of `model.fit` or its like cannot be served, or None where it can."""
+    import keras
+
+    backend = keras.backend.backend()
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return f"`keras.distribution` spreads training over devices ({type(distribution).__name__})"
+    if backend == "tensorflow":
+        strategy = model.distribute_strategy
+        if strategy.num_replicas_in_sync > 1:
+            return f"{type(strategy).__name__} spreads the model over {strategy.num_replicas_in_sync} devices"
+        if any("Distributed" in kind.__name__ for kind in type(arguments.get("x")).__mro__):
+            return "the dataset is a distributed one"
+    if getattr(keras.config, "is_nnx_enabled", bool)():
+        return "Flax NNX holds the variables of Keras"
+    if any("DataAdapter" in kind.__name__ for kind in type(arguments.get("x")).__mro__):
+        return "the data are an adapter of Keras's own"
+    for name in _OWN_LOOPS[method]:
+        own = getattr(type(model), name, None)
+        if own is not None and not str(getattr(own, "__module__", "keras.")).startswith("keras."):
+            return f"the model brings its own `{name}`"
+    return None
+
+
+class PlainTraining:
+    """Counts the calls of Keras's own training methods that bypassed fitroom.
+
+    Keras defines them in a class that `keras.Model` inherits from, and `serve` replaces those of `keras.Model`. So the
+    methods of the base class are called only where fitroom was bypassed. `serve` keeps the base's methods to fall back
+    on; call `watch` after it, so that such a fallback is not counted.
+    """
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        """How often each was called, by names such as "keras's own fit"."""
+
+    def watch(self, module: ModuleType) -> None:
+        """Watch the methods of a module's `Model`, as in `keras` and in those of OLD_KERAS."""
+        is_old = module.__name__ in OLD_KERAS
+        model: Any = vars(module)["Model"]
+        for method in _TRAINS:
+            # In Keras 2 they are the model's own, and `serve` does not replace them.
+            classes = model.__mro__ if is_old else model.__mro__[1:]
+            owner = next((each for each in classes if method in vars(each)), None)
+            if owner is not None:
+                name = f"{OLD_KERAS.get(module.__name__, module.__name__)}'s own {method}"
+                setattr(owner, method, self._count_calls(vars(owner)[method], name))
+
+    def _count_calls(self, own: Any, name: str) -> Any:
+        @functools.wraps(own)
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            return own(*arguments, **options)
+
+        return call
 
 
 _said: set[str] = set()

@@ -1,4 +1,4 @@
-"""`fitroom.Step`: the transaction for people with a training loop of their own."""
+"""`fitroom.Step`: one optimizer update as a transaction, for training loops of the user's own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,33 +11,33 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """One optimizer update at a time, which out-of-memory cannot break.
+    """One optimizer update at a time, safe from out-of-memory.
 
     >>> step = fitroom.Step(model)  # doctest: +SKIP
     >>> for x, y in batches:  # doctest: +SKIP
     ...     logs = step(x, y)
 
     The model is compiled as for `fit`. `logs` are those of `model.train_on_batch(..., return_dict=True)`: of this batch
-    alone. The size that was found is remembered from call to call. A `plan` is for a built model, and for batches of
-    its size; one that is shorter is done as well.
+    alone. The micro-batch that was found is kept from call to call. A `plan` is for a built model, and for batches of
+    its size or smaller.
     """
 
     def __init__(self, model: Any, *, recipe: Recipe | None = None, plan: "Plan | str | Path | None" = None) -> None:
-        from fitroom.backends.keras_precision import Precision
-        from fitroom.train.planned import opened, recipes_of
-        from fitroom.train.training import check_model, check_one_of, new_transaction
+        from fitroom.keras_model.precision import Precision
+        from fitroom.train.planned import load_plan, recipes_of
+        from fitroom.train.training import build_transaction, check_model, check_one_of
 
         check_model(model)
         check_one_of(recipe=recipe, plan=plan)
         self.model = model
-        self._plan = None if plan is None else opened(plan)
+        self._plan = None if plan is None else load_plan(plan)
         recipes = recipes_of(self._plan, model) if self._plan else (recipe_of(recipe),)
         self._precision = Precision(model, recipes[0].precision)
-        self._transaction = new_transaction(model, recipes, whole=self._plan.batch_size if self._plan else None)
+        self._transaction = build_transaction(model, recipes, whole=self._plan.batch_size if self._plan else None)
 
     @property
     def micro_batch(self) -> int | None:
-        """The most samples at once now; None: whole batches."""
+        """The micro-batch in force; None for whole batches."""
         return self._transaction.training.recipe.micro_batch
 
     def __call__(self, x: Any, y: Any = None, sample_weight: Any = None) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Step:
 
     def _logs(self, step: Callable[[Any], dict[str, Any]], x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         from fitroom.train.calls import one_batch
-        from fitroom.train.loop import as_floats
+        from fitroom.train.logs import as_floats
         from fitroom.train.planned import check_batches
 
         batch = one_batch(x, y, sample_weight)

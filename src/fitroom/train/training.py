@@ -1,4 +1,4 @@
-"""One training put together: model, data, recipe, run folder; then the loop."""
+"""One call of `fit`: model, data, recipe and run folder are put together, then the loop runs."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -7,30 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.keras_batch import open_note
-from fitroom.backends.keras_precision import in_precision
-from fitroom.backends.keras_state import has_batch_statistics, needs_a_batch
+from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
+from fitroom.events import Events
 from fitroom.input_sizes import InputShape
+from fitroom.inputs import Source, orders_batches, source_of, split_validation, unpack
+from fitroom.inputs.arrays import ArraySource
+from fitroom.keras_model.input_batch import describe_open_dimensions
+from fitroom.keras_model.precision import in_precision
+from fitroom.keras_model.state import has_batch_statistics, needs_batch_to_build
 from fitroom.planning.result import Plan
-from fitroom.recipe import Recipe, recipe_of
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
-from fitroom.train.events import Events
+from fitroom.recipe import Recipe, Remat, recipe_of
+from fitroom.runs.writer import Cadence
+from fitroom.train.checkpointer import Checkpointer
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
-from fitroom.train.loop import Keeper, Loop, Validation
-from fitroom.train.planned import KNOBS_OF_FIT, check_batches, opened, recipes_of, sample_shapes
-from fitroom.train.run.keeper import OpenedRun, kept_run
-from fitroom.train.sources import Source, orders_batches, source_of, split_validation, unpack
-from fitroom.train.sources.arrays import ArraySource
+from fitroom.train.loop import Loop, Validation
+from fitroom.train.open_run import OpenRun, open_run_folder
+from fitroom.train.planned import KNOBS_OF_FIT, check_batches, load_plan, recipes_of, sample_shapes
 from fitroom.train.transaction import Transaction, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What to train and validate on, as `fit` was given it."""
+    """The data to train and validate on, as they were given to `fit`."""
 
     x: Any
     y: Any
@@ -46,7 +47,7 @@ class Data:
     validation_frequency: Any
 
     def sources(self, seed: int, steps_per_execution: int) -> tuple[Source, Validation | None]:
-        """The batches of training, and validation where it was asked for."""
+        """Make the source of training, and that of validation where it was asked for."""
         x, y, sample_weight, held_out = self.x, self.y, self.sample_weight, self.validation_data
         if self.validation_split and held_out is None:
             (x, y, sample_weight), held_out = split_validation(x, y, sample_weight, self.validation_split)
@@ -76,7 +77,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """All that `fit` was asked to do."""
+    """The arguments of `fit`."""
 
     model: Any
     data: Data
@@ -97,16 +98,16 @@ class Training:
         _check_recipe(recipe_of(self.recipe))
         events = Events()
         with ExitStack() as stack:
-            run = None if self.run_dir is None else stack.enter_context(self._kept_run(self.run_dir, events))
+            run = None if self.run_dir is None else stack.enter_context(self._open_run_folder(self.run_dir, events))
             seed = _seed_of(self.seed, run, shuffles=bool(self.data.shuffle) and orders_batches(self.data.x))
             source, validation = self.data.sources(seed, self.model.steps_per_execution)
-            if needs_a_batch(self.model):
+            if needs_batch_to_build(self.model):
                 source.look()
             plan = self._plan(source, run)
             recipes = self._recipes(plan, source)
             with in_precision(self.model, recipes[0].precision):
                 whole = plan.batch_size if plan else None
-                transaction = new_transaction(self.model, recipes, events, whole=whole)
+                transaction = build_transaction(self.model, recipes, events, whole=whole)
                 transaction.prepare(source.peek())
                 if note := getattr(transaction.stepper, "note", None):
                     events.tell("jit", note)
@@ -119,9 +120,9 @@ class Training:
                     add_history=True,
                 )
                 for callback in known.callbacks:
-                    if hasattr(callback, "set_sizing"):  # as Keras's `set_model`: for those who show the micro-batch
+                    if hasattr(callback, "set_sizing"):  # like Keras's `set_model`: callbacks may show the micro-batch
                         callback.set_sizing(transaction.training)
-                keeper = run and run.begin(
+                checkpointer = run and run.begin(
                     model=self.model,
                     source=source,
                     transaction=transaction,
@@ -132,14 +133,14 @@ class Training:
                     plan=plan,
                     budget=self._budget,
                 )
-                if keeper and keeper.is_finished:
-                    keeper.restore_finished()
+                if checkpointer and checkpointer.is_finished:
+                    checkpointer.restore_finished()
                 else:
                     if plan and self.budget is not None:
                         events.tell("plan", plan.why)
                         if self.input_shape is None and not isinstance(source, ArraySource):
-                            for note in open_note(self.model, self._input_shape(source.peek())):
-                                events.tell("plan", note + " Where larger ones come, `input_shape` says how large.")
+                            for note in describe_open_dimensions(self.model, self._input_shape(source.peek())):
+                                events.tell("plan", note + " Where samples may be larger, give `input_shape`.")
                     Loop(
                         model=self.model,
                         source=source,
@@ -148,11 +149,11 @@ class Training:
                         epochs=epochs,
                         initial_epoch=initial_epoch,
                         validation=validation,
-                        keeper=keeper or Keeper(),
+                        checkpointer=checkpointer or Checkpointer(),
                         events=events,
                     ).run()
-            if keeper:
-                keeper.finish()
+            if checkpointer:
+                checkpointer.finish()
         history = self.model.history
         recipe = transaction.training.recipe
         history.fitroom = {
@@ -168,13 +169,13 @@ class Training:
 
     @property
     def _budget(self) -> Any:
-        """What was asked for, as JSON."""
+        """The budget that was asked for, as JSON."""
         return asdict(self.budget) if isinstance(self.budget, Budget) else self.budget
 
-    def _plan(self, source: Source, run: OpenedRun | None) -> Plan | None:
-        """The one that was given, or made for the budget: once in a run, since the next one may be another."""
+    def _plan(self, source: Source, run: OpenRun | None) -> Plan | None:
+        """The plan that was given, or one made for the budget: once in a run, since another search may find another."""
         if self.plan is not None:
-            return opened(self.plan)
+            return load_plan(self.plan)
         if self.budget is None:
             return None
         plan = run.plan_for(self._budget) if run else None
@@ -187,11 +188,11 @@ class Training:
         return plan
 
     def _input_shape(self, first: Batch) -> InputShape:
-        """How large inputs are that the model leaves open: as was said, or as in the first batch."""
+        """The input shape to plan for: as given, or that of the first batch."""
         return sample_shapes(first) if self.input_shape is None else self.input_shape
 
     def _recipes(self, plan: Plan | None, source: Source) -> tuple[Recipe, ...]:
-        """How to begin, then what to go on with where memory runs out."""
+        """The recipe to start with, then those for when memory runs out."""
         first = source.peek()
         if plan is not None:
             _build(self.model, source)
@@ -203,16 +204,17 @@ class Training:
             _build(self.model, source)
         return (_with_segments(self.model, recipe, first.size, self._input_shape(first)),)
 
-    def _kept_run(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenedRun]:
-        return kept_run(run_dir, events, every_seconds=self.checkpoint_seconds, every_batches=self.checkpoint_batches)
+    def _open_run_folder(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenRun]:
+        cadence = Cadence(every_batches=self.checkpoint_batches, every_seconds=self.checkpoint_seconds)
+        return open_run_folder(run_dir, events, cadence)
 
 
-def new_transaction(
+def build_transaction(
     model: Any, recipes: Sequence[Recipe], events: Events | None = None, *, whole: int | None = None
 ) -> Transaction:
-    """The steps of `model` as the first of `recipes` says, as the others where memory runs out.
+    """Build the transaction of a model, which starts with the first of `recipes`.
 
-    `whole` is the size of a plan's batches; the first recipe is then one that was estimated at its real size.
+    `whole` is the size of a plan's batches; the first recipe was then estimated for exactly these.
     """
     backend = current_backend()
     free_last_error(backend)
@@ -230,7 +232,7 @@ def new_transaction(
 
 
 def check_model(model: Any) -> None:
-    """Refuse what cannot be trained."""
+    """Raise ModelError for what is no compiled Keras model."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -245,7 +247,7 @@ def check_model(model: Any) -> None:
 
 
 def check_one_of(**ways: Any) -> None:
-    """Refuse several ways to say how a step is carried out."""
+    """Raise InputError where more than one of the arguments was given."""
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
         names = ", ".join(f"`{name}`" for name in ways)
@@ -256,7 +258,7 @@ def check_one_of(**ways: Any) -> None:
 
 
 def _build(model: Any, source: Source) -> None:
-    """Make the layers and weights of a model that has not seen a batch yet, in the precision that it has."""
+    """Build the layers of a model that has not seen a batch yet, in its own precision."""
     if not all(layer.built for layer in model._flatten_layers()):
         backend = current_backend()
         prepare(backend, backend.stepper(model, jit=None), source.peek())
@@ -272,7 +274,7 @@ def _check_recipe(recipe: Recipe) -> None:
 
 
 def _with_segments(model: Any, recipe: Recipe, batch_size: int, input_shape: InputShape) -> Recipe:
-    """The recipe with segments in place of a budget for them, the ones that `estimate` finds."""
+    """Replace the budget of a remat by the segments that `estimate` finds for it."""
     if not isinstance(recipe.remat, Remat) or recipe.remat.budget is None:
         return recipe
     from fitroom.estimating.estimate import estimate
@@ -280,10 +282,11 @@ def _with_segments(model: Any, recipe: Recipe, batch_size: int, input_shape: Inp
     return estimate(model, batch_size, recipe=recipe, input_shape=input_shape).recipe
 
 
-def _seed_of(asked: int | None, run: OpenedRun | None, *, shuffles: bool) -> int:
-    """The run's own where it goes on. Otherwise drawn from NumPy's: a script that sets that gets the same order.
+def _seed_of(asked: int | None, run: OpenRun | None, *, shuffles: bool) -> int:
+    """The seed of the order: the run's own where it is resumed, or as asked for, or drawn from NumPy's generator.
 
-    Where there is no order to draw, NumPy's generator is left as it was: the data may be drawn from it.
+    A script that seeds NumPy gets the same order each time. Where nothing is shuffled, the generator is left as it was:
+    the data may be drawn from it.
     """
     import numpy as np
 

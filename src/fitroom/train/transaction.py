@@ -1,24 +1,23 @@
-"""A step that out-of-memory cannot break: roll back, release, take a smaller size, do the same batch again."""
+"""A step as a transaction. Out of memory: roll back, release, take a smaller recipe, repeat the same batch."""
 
 import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from fitroom.backends.contract import Backend, StepName, Stepper
+from fitroom.backends.contract import Backend, Stepper
+from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import FreshStart, OutOfMemoryError
-from fitroom.recipe import Recipe
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch, cut_sizes
-from fitroom.train.events import Events
+from fitroom.events import Events
+from fitroom.recipe import Recipe, Remat
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
-_OF_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
+_ABOUT_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
 _NAMES: dict[StepName, str] = {"train_step": "training", "test_step": "validation", "predict_step": "prediction"}
 _Step = Callable[[int], Any]
-"""One batch with at most so many samples at once."""
+"""Carries out one batch with at most so many samples in a micro-batch."""
 
 BATCH_STATISTICS = (
     "BatchNormalization sees micro-batches of {samples} instead of the whole batch; its moving statistics move "
@@ -26,88 +25,88 @@ BATCH_STATISTICS = (
 )
 
 _TOO_LARGE = (
-    "smaller pictures, mixed precision, a smaller model or a leaner optimizer; `fitroom estimate` shows where the "
+    "smaller images, mixed precision, a smaller model or a leaner optimizer; `fitroom estimate` shows where the "
     "memory goes. What was trained so far is intact"
 )
-_TOO_LARGE_WHOLE = "a smaller batch_size, smaller pictures or mixed precision; what was trained so far is intact"
+_TOO_LARGE_WHOLE = "a smaller batch_size, smaller images or mixed precision; what was trained so far is intact"
 
 
 class Transaction:
-    """The steps of one run. Training, evaluation and prediction each have a size of their own."""
+    """The steps of one run. Training, evaluation and prediction each have a micro-batch of their own."""
 
     def __init__(
         self,
         backend: Backend,
-        stepper_of: Callable[[Recipe], Stepper],
+        make_stepper: Callable[[Recipe], Stepper],
         events: Events,
         *,
         recipes: Sequence[Recipe] = (Recipe(),),
         whole: int | None = None,
         batch_statistics: Callable[[], bool],
     ) -> None:
-        """`recipes` are what to begin with, then what to go on with where memory runs out; `whole` is the size of the
-        batches, where it is known."""
+        """`recipes` are the one to start with, then those for when memory runs out; `whole` is the size of the batches,
+        where it is known."""
         self.backend, self.events = backend, events
         self.training = Sizing(recipes=tuple(recipes), whole=whole)
         self.testing = Sizing()
         self.predicting = Sizing()
         self.names = dict(_NAMES)
         """What each kind of step is called when memory runs out in it."""
-        self.stepper = stepper_of(self.training.recipe)
-        self._stepper_of, self._remat = stepper_of, self.training.recipe.remat
+        self.stepper = make_stepper(self.training.recipe)
+        self._make_stepper, self._remat = make_stepper, self.training.recipe.remat
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
-        self._has_cut = False
+        self._has_split = False
         self._most_done: dict[StepName, int] = {}
-        """Samples at once that went well in this process."""
+        """The largest micro-batch of each kind of step that succeeded in this process."""
 
     def prepare(self, batch: Batch) -> None:
-        """Make the model's variables, as Keras does with its first batch."""
+        """Build the variables of the model and the optimizer, as Keras does with its first batch."""
         prepare(self.backend, self.stepper, batch)
 
     def train(self, batch: Batch) -> dict[str, Any]:
-        """One optimizer update from one batch, whatever it takes."""
+        """Train on one batch with one optimizer update, in as many attempts as needed. Returns its logs."""
 
         def step(samples: int) -> dict[str, Any]:
-            self._follow(self.training.recipe)
+            self._set_remat(self.training.recipe)
             return self.stepper.train(batch, samples)
 
         self.prepare(batch)
-        logs: dict[str, Any] = self._done(step, batch, self.training, "train_step")
-        size = self.training.samples_at_once(batch.size)
-        self._has_cut |= size < batch.size
+        logs: dict[str, Any] = self._attempt(step, batch, self.training, "train_step")
+        size = self.training.micro_batch_for(batch.size)
+        self._has_split |= size < batch.size
         if size < batch.size and self.batch_statistics():
-            largest = cut_sizes(batch.size, size)[0]
+            largest = micro_batch_sizes(batch.size, size)[0]
             said = BATCH_STATISTICS.format(samples=f"{largest} sample{'s' if largest > 1 else ''}")
             self.events.tell_once("batch statistics", said, micro_batch=size)
         self.training.succeeded(batch.size)
         return logs
 
     def test(self, batch: Batch) -> dict[str, Any]:
-        """One batch of validation. Its size begins at that of training, where that cuts, and never changes it."""
-        cuts = self._has_cut or self.training.current is not None
-        if self.testing.current is None and cuts and self.stepper.why_whole("test_step") is None:
+        """Evaluate on one batch. Its micro-batch starts at that of training, if there is one, and never changes it."""
+        is_split = self._has_split or self.training.current is not None
+        if self.testing.current is None and is_split and self.stepper.why_whole("test_step") is None:
             self.testing.current = self.training.recipe.micro_batch
-        found: dict[str, Any] = self._done(
+        found: dict[str, Any] = self._attempt(
             lambda samples: self.stepper.test(batch, samples), batch, self.testing, "test_step"
         )
         return found
 
     def predict(self, batch: Batch) -> Any:
-        """The outputs for one batch. Its size never changes that of training."""
-        return self._done(
+        """Predict the outputs for one batch. Its micro-batch never changes that of training."""
+        return self._attempt(
             lambda samples: self.stepper.predict_batch(batch, samples), batch, self.predicting, "predict_step"
         )
 
     def ahead(self, batch: Batch) -> Batch:
         """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
-        return self.stepper.ahead(batch)
+        return self.stepper.prefetch(batch)
 
-    def _done(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
+    def _attempt(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
         event: dict[str, Any] | None = None
         failed_at, first_failed = 0.0, 0
         while True:
-            samples = sizing.samples_at_once(batch.size)
+            samples = sizing.micro_batch_for(batch.size)
             try:
                 logs = step(samples)
             except Exception as error:
@@ -121,22 +120,22 @@ class Transaction:
                 return logs
             failed_at = time.monotonic()
             first_failed = first_failed or samples
-            # Here the error is gone, and with it the frames that its traceback held and all that lives in them.
+            # Here the error is freed, and with it the frames that its traceback held and their tensors.
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
             before, why_whole = sizing.recipe.remat, self.stepper.why_whole(name)
-            if not sizing.failed(samples, can_cut=why_whole is None):
+            if not sizing.failed(samples, can_split=why_whole is None):
                 fresh_start = self._fresh_start(name, first_failed, samples)
-                raise self._too_large(batch, self.names[name], said, why_whole, fresh_start)
+                raise self._out_of_memory_error(batch, self.names[name], said, why_whole, fresh_start)
             event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said)
 
-    def _follow(self, recipe: Recipe) -> None:
-        """Have steps that recompute what the recipe says."""
+    def _set_remat(self, recipe: Recipe) -> None:
+        """Switch to a stepper that recomputes what the recipe says."""
         if recipe.remat == self._remat:
             return
         self.stepper.forget()
-        self.stepper, self._remat = self._stepper_of(recipe), recipe.remat
+        self.stepper, self._remat = self._make_stepper(recipe), recipe.remat
         self.backend.release()  # what the one before held beside its programs
 
     def _tell(
@@ -144,15 +143,15 @@ class Transaction:
     ) -> dict[str, Any]:
         smaller = min(now.micro_batch or batch.size, batch.size)
         is_new = now.remat != before
-        again = f"{recomputed(now.remat)}, {smaller} at once" if is_new else f"{smaller} at once"
+        again = f"{describe_remat(now.remat)}, micro-batch {smaller}" if is_new else f"micro-batch {smaller}"
         return self.events.tell(
             "out of memory",
-            f"out of memory in {what} with {samples} samples at once; the same batch again with {again}. "
+            f"out of memory in {what} with micro-batch {samples}; the same batch again with {again}. "
             f"The batch stays at {batch.size}.",
             during=what,
             samples=samples,
             smaller=smaller,
-            **({"recomputed": recomputed(now.remat)} if is_new else {}),
+            **({"recomputed": describe_remat(now.remat)} if is_new else {}),
             error=said,
         )
 
@@ -164,33 +163,33 @@ class Transaction:
         during: Literal["training", "validation"] = "training" if name == "train_step" else "validation"
         return FreshStart(micro_batch=size, during=during, is_known_to_fit=size <= most_done)
 
-    def _too_large(
+    def _out_of_memory_error(
         self, batch: Batch, what: str, said: str, why_whole: str | None, fresh_start: FreshStart | None
     ) -> OutOfMemoryError:
-        room, hints = _room(self.backend), [_TOO_LARGE if why_whole is None else _TOO_LARGE_WHOLE]
+        memory, hints = _memory_words(self.backend), [_TOO_LARGE if why_whole is None else _TOO_LARGE_WHOLE]
         if fresh_start is not None:
             hints = [f"{IN_THE_WAY}: {restart_words(fresh_start)}", f"where that fails too, {hints[0]}"]
         if self._is_full():
             hints.insert(0, "most of the memory is taken although nothing runs")
         how = (
-            "with one sample at once"
+            "with micro-batch 1"
             if why_whole is None
-            else f"with a batch of {batch.size}, which cannot be cut into micro-batches: {why_whole}"
+            else f"with a batch of {batch.size}, which cannot be split into micro-batches: {why_whole}"
         )
         return OutOfMemoryError(
-            f"Out of memory in {what} {how}. The framework said: {said}{room}",
+            f"Out of memory in {what} {how}. The framework said: {said}{memory}",
             hint="; ".join(hints),
             fresh_start=fresh_start,
         )
 
     def _is_full(self) -> bool:
-        """Whether little is free although nothing runs."""
+        """Whether more than half of the memory is in use although no step runs."""
         reading = self.backend.read_memory(self.backend.devices()[0])
         return bool(reading.limit_bytes and reading.in_use_bytes and reading.in_use_bytes > reading.limit_bytes / 2)
 
 
 def prepare(backend: Backend, stepper: Stepper, batch: Batch) -> None:
-    """Make the variables of a stepper's model. Raises OutOfMemoryError where there is no room; it is then as it was."""
+    """Build the variables of a stepper's model. Raises OutOfMemoryError, the model as before, if they do not fit."""
     try:
         stepper.prepare(batch)
         return
@@ -201,14 +200,14 @@ def prepare(backend: Backend, stepper: Stepper, batch: Batch) -> None:
     backend.release()
     raise OutOfMemoryError(
         "Out of memory while the weights and the optimizer's variables were made, before any batch was trained. The "
-        f"framework said: {said}{_room(backend)}",
+        f"framework said: {said}{_memory_words(backend)}",
         hint="free the card of other models and processes; else a smaller model or a leaner optimizer. "
         "`fitroom estimate` shows what they take. The model is as it was, not built",
     )
 
 
-def _room(backend: Backend) -> str:
-    """What there is, in words, as far as the framework counts it."""
+def _memory_words(backend: Backend) -> str:
+    """Say for people how much memory there is, where the framework counts it."""
     device = backend.devices()[0]
     reading = backend.read_memory(device)
     if reading.limit_bytes is None:
@@ -217,10 +216,10 @@ def _room(backend: Backend) -> str:
     return f" There is: {format_bytes(reading.limit_bytes)} on {device.name}{in_use} when nothing runs."
 
 
-def recomputed(remat: str | Remat | None) -> str:
-    """What a step computes again, in words.
+def describe_remat(remat: str | Remat | None) -> str:
+    """Say for people what a step recomputes.
 
-    >>> recomputed("blocks"), recomputed(Remat(segments=[("conv1", "add")])), recomputed(None)
+    >>> describe_remat("blocks"), describe_remat(Remat(segments=[("conv1", "add")])), describe_remat(None)
     ('blocks recomputed', '1 segment recomputed', 'nothing recomputed')
     """
     return f"{remat if remat not in (None, 'none') else 'nothing'} recomputed"
@@ -229,5 +228,5 @@ def recomputed(remat: str | Remat | None) -> str:
 def _first_line(error: BaseException) -> str:
     stripped = map(str.strip, str(error).splitlines())
     lines = [line for line in stripped if line and not line.startswith('File "')]  # a path may have "memory" in it
-    told = [line for line in lines if _OF_MEMORY.search(line)]
+    told = [line for line in lines if _ABOUT_MEMORY.search(line)]
     return (told or lines or [type(error).__name__])[0][:300]

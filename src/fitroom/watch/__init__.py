@@ -1,1 +1,1 @@
-"""What is going on in this machine: the cards in it and their memory. It reads, and never steers."""
+"""Observation of a training: memory, speed, device, and who is told of them. It reads and never steers."""

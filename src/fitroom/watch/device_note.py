@@ -1,18 +1,18 @@
-"""Training on the CPU although the machine has a card: a silent fall-back, said aloud."""
+"""A note where training runs on the CPU although the machine has a card, which frameworks do silently."""
 
 import os
 from collections.abc import Mapping
 from importlib import metadata
 
 from fitroom.backends.contract import Backend
-from fitroom.watch.nvml import all_gpus
+from fitroom.cards.nvml import all_gpus
 
 _CUDA_OF_JAX = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _JAX_FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 
 
 def device_note(backend: Backend) -> str | None:
-    """What to say where a backend would train on the CPU beside an NVIDIA card, with the likely reason; else None."""
+    """The note where a backend would train on the CPU beside an NVIDIA card, with the likely reason; else None."""
     if backend.devices()[0].kind != "cpu":
         return None
     gpus = all_gpus()

@@ -1,21 +1,21 @@
-"""The memory of a training, of its device and of the host."""
+"""The memory that a training uses, on its device and on the host."""
 
 from typing import TypedDict
 
 from fitroom.backends.contract import Backend
 
 NEARLY_FULL = 0.9
-"""The share of the limit from which on people are warned."""
+"""The share of the limit above which the user is warned."""
 
 
 class MemoryUse(TypedDict):
-    """One reading. None is what nobody counts: a framework's memory on most CPUs."""
+    """One reading of the memory. None is unknown: a framework's memory on most CPUs."""
 
     in_use_bytes: int | None
     """Held by live tensors now, between two steps."""
 
     peak_bytes: int | None
-    """The most in use since the reading before; on JAX, which cannot begin anew, since the process began."""
+    """The most in use since the reading before; on JAX, whose peak cannot be reset, since the process began."""
 
     reserved_bytes: int | None
     limit_bytes: int | None
@@ -26,9 +26,9 @@ class MemoryUse(TypedDict):
 
 
 class MemoryMeter:
-    """Reads the device that a backend trains on. It waits for work that is queued, so not after every batch.
+    """Reads the memory of the device that a backend trains on. It waits for queued work, so not after every batch.
 
-    The peak begins anew at each reading. Who measures one of his own meanwhile takes the highest of the readings.
+    Each reading resets the peak. The peak of a longer time is the highest of its readings.
     """
 
     def __init__(self, backend: Backend, *, limit_bytes: int | None = None) -> None:
@@ -37,7 +37,7 @@ class MemoryMeter:
         self.limit_bytes = limit_bytes
 
     def read(self) -> MemoryUse:
-        """What is in use now, and the peak since the last time."""
+        """Read the memory in use, and the peak since the last reading."""
         counted = self.backend.read_memory(self.device)
         if self.backend.can_reset_peak and counted.peak_bytes is not None:
             self.backend.reset_peak(self.device)
@@ -51,7 +51,7 @@ class MemoryMeter:
 
 
 def host_bytes() -> int | None:
-    """The host's memory that this process has."""
+    """The host memory of this process; None where the system does not tell."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""Readings of a training: loss, speed and memory about once a second, kept in the run folder and told to views."""
+"""Readings of a training: loss, speed and memory about once a second, written to the run folder and shown by views."""
 
 import contextlib
 import time
@@ -9,42 +9,38 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
-from fitroom.backends.keras_learning_rate import LearningRate
+from fitroom.files.growing_files import GrowingFiles
+from fitroom.files.json_lines import append_line, finite
+from fitroom.keras_model.optimizers import LearningRate
 from fitroom.recipe import Recipe
-from fitroom.train.loop import as_floats
-from fitroom.train.run.json_lines import append_line, finite
+from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
+from fitroom.train.logs import as_floats
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
-from fitroom.watch.growing_files import GrowingFiles
 from fitroom.watch.listener import Listener
 from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
-from fitroom.watch.steady_rate import SteadyRate
-from fitroom.watch.time_spent import TimeSpent
-
-FILE = "readings.jsonl"
-TENSORBOARD = "tensorboard"
+from fitroom.watch.timing import SteadyRate, TimeSpent
 
 _SECONDS_BETWEEN = 1.0
 
 
 class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
-    """A callback for `fitroom.fit`: writes `readings.jsonl` into a folder and tells listeners.
+    """A callback for `fitroom.fit` that writes `readings.jsonl` into a folder and calls listeners.
 
     One reading after the first batch, then one a second, one before validation and one at each epoch's end. Only a
-    batch that has a reading is waited for; the others stay with the framework, which may work ahead. A line has:
+    batch that has a reading is waited for; otherwise the framework may run ahead. A line has:
 
         time                  Unix seconds
         epoch, batch          the epoch from 0, and how many of its batches are done
         update                how many were done in the whole run
         loss, metrics         of the epoch so far, as Keras gives them; at an epoch's end those of validation too
-        learning_rate         null where the optimizer does not tell
-        pictures_per_second   as `SteadyRate` counts; null in the first batches
+        learning_rate         null where the optimizer has none
+        pictures_per_second   images per second as `SteadyRate` counts; null in the first batches
         in_use_bytes, peak_bytes, reserved_bytes, limit_bytes, host_bytes    as `MemoryUse` says
-        micro_batch           how many samples were at once on the device; null for whole batches
-        spent_seconds         of the run so far, by what it did: compiling (a first step of each recipe), training,
-                              validating
+        micro_batch           the samples of the largest micro-batch; null for whole batches
+        spent_seconds         of the run so far on compiling (the first step of each recipe), training and validating
 
-    >>> recorder = Recorder(run_dir, pictures_per_batch=64, backend=backend, listeners=[view])  # doctest: +SKIP
+    >>> recorder = Recorder(run_dir, images_per_batch=64, backend=backend, listeners=[view])  # doctest: +SKIP
     >>> fitroom.fit(model, x, y, batch_size=64, run_dir=run_dir, callbacks=[recorder], verbose=0)  # doctest: +SKIP
     """
 
@@ -52,18 +48,18 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self,
         folder: str | Path,
         *,
-        pictures_per_batch: int,
+        images_per_batch: int,
         backend: Backend,
         limit_bytes: int | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
         super().__init__()
         self.folder = Path(folder)
-        self.pictures_per_batch = pictures_per_batch
+        self.images_per_batch = images_per_batch
         self.listeners = tuple(listeners)
         self.peak_bytes: int | None = None
-        """The most that was in use at once, over the whole run; None where nobody counts."""
-        self._files = GrowingFiles(self.folder, (FILE, f"{TENSORBOARD}/*/events.out.tfevents.*.fitroom"))
+        """The peak of the memory in use over the whole run; None where the framework does not count it."""
+        self._files = GrowingFiles(self.folder, (READINGS_FILE, EVENT_FILES))
         self._meter = MemoryMeter(backend, limit_bytes=limit_bytes)
         self._rate = SteadyRate()
         self._spent = TimeSpent()
@@ -77,18 +73,18 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._read_at = 0
 
     def set_model(self, model: Any) -> None:
-        """Keras's. Kept here, since `self.model` copies a state back on JAX each time it is asked for."""
+        """Find the learning rate once, since on JAX each access of `self.model` copies a state. Keras calls this."""
         super().set_model(model)
         self._learning_rate = LearningRate(model.optimizer)
 
     def set_sizing(self, sizing: Sizing) -> None:
-        """Who says how many samples are at once on the device."""
+        """Called by `fitroom.fit` with what decides the micro-batch of training."""
         self._sizing = sizing
         self._done = self._last_done()
 
     def get_state(self) -> dict[str, Any]:
-        """For a checkpoint, which takes time that is not training's."""
-        self._rate.break_off()
+        """The state for a checkpoint. Taking it is no training time."""
+        self._rate.discard()
         spent = dict(self._spent.seconds)
         return {
             "updates": self._updates,
@@ -98,27 +94,27 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """A run goes on; batches after its checkpoint will be done, and recorded, again."""
+        """Restore the state of a resumed run. Readings after its checkpoint are removed: they are taken again."""
         self._updates, self.peak_bytes = state["updates"], state["peak_bytes"]
-        self._files.cut_back(state["files"])
+        self._files.truncate(state["files"])
         self._spent.restore(state.get("spent_seconds", {}))  # older checkpoints have none
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """There is a folder to write to."""
+        """Make the folder and start the clock."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
         self._spent.start()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Batches are counted anew."""
+        """Start to count the batches of an epoch."""
         self._epoch, self._batch = epoch, 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """The clock runs."""
+        """Start to measure the rate."""
         self._rate.begin()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Count it, and read when it is time."""
+        """Count the batch, and take a reading when one is due."""
         logs = logs or {}
         self._batch, self._updates, self._logs = batch + 1, self._updates + 1, logs
         is_compiled = self._count(logs)
@@ -128,47 +124,46 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             self._rate.begin()  # waiting for the next batch is part of training, reading is not
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Validation takes time and memory that are not training's: what was read until here stands apart."""
-        self._rate.break_off()
+        """Take a reading before validation, whose time and memory are not training's."""
+        self._rate.discard()
         self._spent.lap("training")
         if self._logs and self._read_at != self._updates:
             self._read(as_floats(self._logs))
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Training goes on."""
+        """Add the time of validation."""
         self._spent.lap("validating")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Read, and tell of the epoch."""
+        """Take a reading, and tell the listeners of the epoch."""
         found = as_floats(logs or {})
-        self._rate.break_off()
+        self._rate.discard()
         self._read(found)
         self._tell("epoch_ended", epoch, finite(found))
 
     def _count(self, logs: dict[str, Any]) -> bool:
-        """Towards the rate: not a batch that was compiled for, nor the last of an epoch, which may be smaller.
-
-        Returns whether it was compiled for.
+        """Count a batch towards the rate, unless a step was compiled for it or it is the last of an epoch, which may be
+        smaller. Returns whether a step was compiled for it.
         """
         before, self._done = self._done, self._last_done()
         batches = (self.params or {}).get("steps")
         is_compiled = not self._has_run or self._done != before
         self._has_run = True
         if is_compiled:
-            as_floats(logs)  # waits for the device, so that nothing of it falls into the next stretch
-            self._rate.break_off()
+            as_floats(logs)  # waits for the device, so that nothing of it falls into the next interval
+            self._rate.discard()
             self._rate.begin()
         elif batches is not None and self._batch == batches > 1:
-            self._rate.break_off()
+            self._rate.discard()
         else:
-            self._rate.add(self.pictures_per_batch)
+            self._rate.add(self.images_per_batch)
             if batches is not None and self._batch in (batches - 1, batches):
                 as_floats(logs)
                 self._rate.close()
         return is_compiled
 
     def _read(self, logs: dict[str, Any]) -> None:
-        """`logs` are numbers already, for which the device was waited for."""
+        """Take a reading. `logs` are Python numbers already: the device was waited for."""
         self._rate.close()
         reading = {
             "time": round(time.time(), 3),
@@ -184,10 +179,10 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
             "spent_seconds": {name: round(seconds, 3) for name, seconds in self._spent.seconds.items()},
         }
         reading = finite(reading)
-        append_line(self.folder / FILE, reading)
+        append_line(self.folder / READINGS_FILE, reading)
         params = self.params or {}
         totals = {"epochs": params.get("epochs"), "batches": params.get("steps")}
-        self._tell("reading", reading | totals | {"pictures_per_batch": self.pictures_per_batch})
+        self._tell("reading", reading | totals | {"pictures_per_batch": self.images_per_batch})
         self.peak_bytes = max(filter(None, (self.peak_bytes, reading["peak_bytes"])), default=None)
         self._warn_once(reading["peak_bytes"], reading["limit_bytes"])
         self._last_reading, self._read_at = time.monotonic(), self._updates
@@ -198,19 +193,19 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._has_warned = True
         said = (
             f"memory is nearly full: {format_bytes(peak_bytes)} of {format_bytes(limit_bytes)} were in use at once. "
-            "Where it does run out, the batch is done again in smaller parts."
+            "Where it does run out, the same batch is repeated with smaller micro-batches."
         )
         event = {"kind": "memory nearly full", "message": said, "epoch": self._epoch, "batch": self._batch - 1}
         self._tell("event", event | {"peak_bytes": peak_bytes, "limit_bytes": limit_bytes})
 
     def _tell(self, what: str, *values: Any) -> None:
         for listener in self.listeners:
-            with contextlib.suppress(OSError):  # a terminal that went away or a full disk is no reason to stop
+            with contextlib.suppress(OSError):  # a closed terminal or a full disk must not stop training
                 getattr(listener, what)(*values)
 
     def _last_done(self) -> Recipe | None:
-        return self._sizing.last_done(self.pictures_per_batch) if self._sizing else None
+        return self._sizing.last_done(self.images_per_batch) if self._sizing else None
 
     def _micro_batch(self) -> int | None:
         samples = self._done.micro_batch if self._done else None
-        return samples if samples is not None and samples < self.pictures_per_batch else None
+        return samples if samples is not None and samples < self.images_per_batch else None

@@ -1,4 +1,4 @@
-"""The course of a training as TensorBoard reads it, from any backend and without TensorFlow."""
+"""Event files for TensorBoard, from any backend and without TensorFlow."""
 
 import errno
 import io
@@ -35,10 +35,10 @@ class TensorBoardLog:
         self._last_reading: dict[str, Any] = {}
 
     def began(self, job: dict[str, Any]) -> None:
-        """Nothing: files are made with the first number."""
+        """Do nothing: files are made with the first number."""
 
     def reading(self, reading: dict[str, Any]) -> None:
-        """Numbers by update."""
+        """Write the numbers of a reading by update."""
         metrics = {name: value for name, value in reading["metrics"].items() if not name.startswith("val_")}
         rated = metrics | {"loss": reading["loss"], "learning_rate": reading["learning_rate"]}
         self._write(
@@ -51,7 +51,7 @@ class TensorBoardLog:
         self._last_reading = reading
 
     def epoch_ended(self, epoch: int, logs: dict[str, Any]) -> None:
-        """Numbers by epoch, those of validation apart."""
+        """Write the numbers of an epoch, those of validation apart."""
         rate = {"learning_rate": self._last_reading.get("learning_rate")}
         trained = {name: value for name, value in logs.items() if not name.startswith("val_")}
         validated = {name.removeprefix("val_"): value for name, value in logs.items() if name.startswith("val_")}
@@ -59,17 +59,17 @@ class TensorBoardLog:
         self._write("validation", epoch, {f"epoch_{name}": value for name, value in validated.items()})
 
     def event(self, event: dict[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def said(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ended(self, summary: dict[str, Any]) -> None:
-        """The files are closed."""
+        """Close the files."""
         self.close()
 
     def close(self) -> None:
-        """Close the files. What is told afterwards goes to new ones."""
+        """Close the files. Numbers that come later go to new ones."""
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -81,7 +81,7 @@ class TensorBoardLog:
         self.close()
 
     def _write(self, run: str, step: int, scalars: dict[str, Any]) -> None:
-        """One event of all numbers that are known, whole in the file when this returns."""
+        """Append one event with all numbers that are known."""
         values = [
             self._summary.Value(tag=name, simple_value=value)
             for name, value in scalars.items()
@@ -92,7 +92,7 @@ class TensorBoardLog:
             self._append(self._file(run), event)
 
     def _file(self, run: str) -> BinaryIO:
-        """The event file of a run, made now if need be: a training that goes on gets a file of its own."""
+        """The event file of a run, made now if need be: a resumed training gets a file of its own."""
         if run not in self._files:
             folder = self.folder / run
             folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class TensorBoardLog:
         return self._files[run]
 
     def _append(self, file: BinaryIO, event: Any) -> None:
-        """All of the event or nothing of it."""
+        """Append all of the event or nothing of it."""
         record, begin = io.BytesIO(), file.tell()
         self._records(record).write(event.SerializeToString())
         try:

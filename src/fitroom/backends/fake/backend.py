@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
-from fitroom.backends.fake import memory, out_of_memory
+from fitroom.backends.fake import device as memory
+from fitroom.backends.fake import out_of_memory
 from fitroom.backends.fake.stepper import FakeStepper
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Timeline
-from fitroom.remat.value import Remat
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Timeline
+from fitroom.recipe import Remat
 
 
 class FakeBackend:
@@ -60,11 +61,11 @@ class FakeBackend:
         self._gpu_memory.release()
 
     def fail_at_once(self) -> str | None:
-        """Nothing here waits for memory."""
+        """Nothing to do: the fake card never waits for memory."""
         return None
 
     def keep_programs(self, folder: Path) -> None:
-        """It compiles nothing."""
+        """Nothing to do: the fake backend compiles nothing."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the fake card ran out of memory."""

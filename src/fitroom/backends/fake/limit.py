@@ -2,5 +2,5 @@
 
 
 def limit_memory(limit_bytes: int) -> str | None:
-    """Why that cannot be."""
+    """Always returns why that is impossible."""
     return "the fake card has the capacity that it was made with"

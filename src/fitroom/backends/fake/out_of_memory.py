@@ -1,6 +1,6 @@
-"""The fake backend's own out of memory."""
+"""The error of a fake device that is out of memory, and how it is recognised."""
 
-from fitroom.backends.oom_text import recognise
+from fitroom.backends.out_of_memory import recognise
 
 
 class FakeOutOfMemoryError(RuntimeError):

@@ -1,18 +1,17 @@
-"""Steps of arithmetic: every sample at once takes bytes of the fake card, and is counted when its batch is done."""
+"""Fake steps: every sample of a micro-batch takes bytes of the fake card, and is counted when its batch is done."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from fitroom.backends.contract import StepName
-from fitroom.backends.fake.memory import FakeMemory
-from fitroom.remat.value import Remat
-from fitroom.train.batch import Batch
+from fitroom.backends.fake.device import FakeMemory
+from fitroom.batch import Batch, StepName
+from fitroom.recipe import Remat
 
 SAMPLE_BYTES = 100
 
 
 class FakeStepper:
-    """Knows no model; `trained` and `tested` hold the sizes of the batches that were done."""
+    """Steps without a model; `trained` and `tested` hold the sizes of the batches that were done."""
 
     batches_ahead = 1
 
@@ -24,50 +23,50 @@ class FakeStepper:
         self._memory = memory
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
-        """What it was told."""
+        """The reason that the stepper was made with."""
         return self.whole_because
 
     def trust(self, samples: int) -> None:
-        """Nothing is tried out."""
+        """Nothing to skip: there are no trial runs."""
 
     def prepare(self, batch: Batch) -> None:
-        """Nothing."""
+        """Nothing to do: there are no variables."""
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """Take the memory of each part in turn, half of it where something is recomputed; then count the batch."""
+        """Take the memory of each micro-batch in turn, half of it with `remat`; then count the batch."""
         self._take(batch, micro_batch, SAMPLE_BYTES // 2 if self.remat else SAMPLE_BYTES)
         self.trained.append(batch.size)
         return {"loss": 1.0}
 
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """The same without an update."""
+        """Take the memory of each micro-batch in turn; then count the batch."""
         self._take(batch, micro_batch, SAMPLE_BYTES)
         self.tested.append(batch.size)
         return {"loss": 1.0}
 
     def predict(self, x: Any) -> Any:
-        """The inputs."""
+        """The inputs as they are."""
         return x
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
-        """The inputs, once each part has taken its memory."""
+        """The inputs, once each micro-batch has taken its memory."""
         self._take(batch, micro_batch, SAMPLE_BYTES)
         return batch.x
 
     def join(self, outputs: Sequence[Any]) -> Any:
-        """All of them."""
+        """The outputs as a list."""
         return list(outputs)
 
-    def ahead(self, batch: Batch) -> Batch:
-        """The batch as it came."""
+    def prefetch(self, batch: Batch) -> Batch:
+        """The batch as it is."""
         return batch
 
     def pause(self) -> None:
-        """Nothing is brought near."""
+        """Nothing to drop: nothing is prefetched."""
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """Nothing to drop: nothing is cached."""
 
     def _take(self, batch: Batch, micro_batch: int, sample_bytes: int) -> None:
-        for part in batch.parts(micro_batch):
+        for part in batch.micro_batches(micro_batch):
             self._memory.free(self._memory.allocate(part.size * sample_bytes))

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.estimating.timeline import Buffer, Kind, Moment, Timeline
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Buffer, Kind, Moment, Timeline
 
 GROWS_WITH_THE_BATCH: frozenset[Kind] = frozenset({"activations", "input", "workspace"})
 

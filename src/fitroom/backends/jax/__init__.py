@@ -1,1 +1,1 @@
-"""The JAX backend."""
+"""The JAX backend: training steps in `train/`, their memory without running them in `trace/`."""

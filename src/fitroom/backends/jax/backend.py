@@ -1,12 +1,13 @@
-"""JAX behind the contract."""
+"""The JAX backend: JAX behind the contract of `backends/contract.py`."""
 
 from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
-from fitroom.backends.jax import memory, out_of_memory
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.remat.value import Remat
+from fitroom.backends.jax import device as memory
+from fitroom.backends.jax import out_of_memory
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Remat
 
 
 class JaxBackend:
@@ -29,16 +30,16 @@ class JaxBackend:
         memory.reset_peak(device)
 
     def release(self) -> None:
-        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        """Give back what is cached and referenced by nothing; see `device.release` for what stays."""
         memory.release()
 
     def fail_at_once(self) -> str | None:
-        """JAX does."""
+        """Nothing to do: JAX fails at once by itself."""
         return None
 
     def keep_programs(self, folder: Path) -> None:
         """Keep what XLA compiled for a card in a folder."""
-        from fitroom.backends.jax.kept_programs import keep_programs
+        from fitroom.backends.jax.train.programs import keep_programs
 
         keep_programs(folder)
 
@@ -48,12 +49,12 @@ class JaxBackend:
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory as the XLA compiler lays it out, without running it."""
-        from fitroom.backends.jax.trace import trace_step
+        from fitroom.backends.jax.trace.estimate import trace_step
 
         return trace_step(model, request)
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, each one call of one compiled program."""
-        from fitroom.backends.jax.stepper import JaxStepper
+        from fitroom.backends.jax.train.stepper import JaxStepper
 
         return JaxStepper(model, jit=jit, remat=remat)

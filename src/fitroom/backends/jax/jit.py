@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fitroom.backends.compile_choice import AUTO, jit_choice
+from fitroom.keras_model.jit_choice import AUTO, jit_choice
 
 _COMPILABLE = ("RandomPerspective", "RandomRotation", "RandomShear", "RandomTranslation", "RandomZoom")
 """Layers of Keras's that bar `jit_compile="auto"` on every backend for what XLA lacks on TensorFlow. On JAX they can be
@@ -16,14 +16,16 @@ def keras_jits(model: Any) -> bool:
 
 
 def fitroom_jits(model: Any) -> bool:
-    """Whether `fitroom.fit` does: also where the choice was left to Keras, and only layers are in the way that JAX can
-    compile. Operation by operation a step takes many times as long, and a batch in parts that as often as it has parts.
+    """Whether `fitroom.fit` compiles the steps of a compiled model.
+
+    It does where Keras does, and also where the choice was left to Keras and only layers are in the way that JAX can
+    compile. Operation by operation a step takes many times as long, and so does each of its micro-batches.
     """
     return keras_jits(model) or (jit_choice(model) == AUTO and all(map(can_be_compiled, model._flatten_layers())))
 
 
 def jit_note(model: Any) -> str | None:
-    """What to say where the two differ."""
+    """A note for a model that `fitroom.fit` compiles and Keras would not; else None."""
     if keras_jits(model) or not fitroom_jits(model):
         return None
     names = ", ".join(dict.fromkeys(_in_the_way(model)))

@@ -2,7 +2,7 @@
 
 import jax
 
-from fitroom.backends.oom_text import recognise
+from fitroom.backends.out_of_memory import recognise
 from fitroom.errors import NoRoomError
 
 
@@ -10,7 +10,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether the device ran out of memory.
 
     JAX has one class for all that goes wrong at run time, `jax.errors.JaxRuntimeError`; its text begins with the
-    status, here RESOURCE_EXHAUSTED. What is found beforehand is a `NoRoomError`.
+    status, here RESOURCE_EXHAUSTED. A step that is refused before it runs is a `NoRoomError`.
     """
     return recognise(error, by_class=_is_resource_exhausted)
 

@@ -1,16 +1,16 @@
-"""How much of a card JAX takes for its allocator."""
+"""The share of a card that JAX takes for its allocator by default."""
 
 import os
 
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import visible_bytes
 from fitroom.errors import InputError
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import visible_bytes
 
 DEFAULT_FRACTION = 0.75
-"""What JAX takes unless it is told otherwise."""
+"""The share that JAX takes unless a setting says otherwise."""
 
 _SETTINGS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
-"""The variables that tell it, the newer name first."""
+"""The environment variables that set the share, the newer name first."""
 
 
 def default_limit_bytes(card: Card) -> int:

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
-from fitroom.backends.tensorflow import memory, out_of_memory
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.remat.value import Remat
+from fitroom.backends.tensorflow import device as memory
+from fitroom.backends.tensorflow import out_of_memory
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Remat
 
 
 class TensorFlowBackend:
@@ -34,7 +35,7 @@ class TensorFlowBackend:
 
     def fail_at_once(self) -> str | None:
         """In place of TensorFlow's waiting, on a card."""
-        from fitroom.backends.tensorflow.impatience import fail_at_once
+        from fitroom.backends.tensorflow.allocator import fail_at_once
 
         return fail_at_once()
 
@@ -47,14 +48,14 @@ class TensorFlowBackend:
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory, in graph mode or jitted, without running it."""
-        from fitroom.backends.tensorflow.trace import trace_step
+        from fitroom.backends.tensorflow.trace.estimate import trace_step
 
         return trace_step(model, request)
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
-        from fitroom.backends.tensorflow.kept_steppers import kept_stepper
-        from fitroom.backends.tensorflow.one_region import take_one_region
+        from fitroom.backends.tensorflow.allocator import take_one_region
+        from fitroom.backends.tensorflow.train.stepper import cached_stepper
 
         take_one_region()
-        return kept_stepper(model, jit=jit, remat=remat)
+        return cached_stepper(model, jit=jit, remat=remat)

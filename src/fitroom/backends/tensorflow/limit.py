@@ -3,7 +3,7 @@
 import os
 import sys
 
-from fitroom.watch.nvml import live_gpus
+from fitroom.cards.nvml import live_gpus
 
 _MIB = 2**20
 

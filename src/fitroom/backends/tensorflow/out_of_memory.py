@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from fitroom.backends.oom_text import recognise
+from fitroom.backends.out_of_memory import recognise
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """How much of a card TensorFlow takes for its allocator."""
 
-from fitroom.estimating.cards import Card
-from fitroom.estimating.overhead import visible_bytes
+from fitroom.cards.catalogue import Card
+from fitroom.cards.overhead import visible_bytes
 
 _MIB = 2**20
 _CONTEXT_BYTES = 500 * _MIB

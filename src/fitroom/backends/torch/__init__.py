@@ -1,1 +1,1 @@
-"""The PyTorch backend."""
+"""The PyTorch backend: training steps in `train/`, their memory without running them in `trace/`."""

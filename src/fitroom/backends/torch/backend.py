@@ -1,15 +1,16 @@
-"""PyTorch behind the contract."""
+"""The PyTorch backend: PyTorch behind the contract of `backends/contract.py`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
-from fitroom.backends.torch import memory, out_of_memory
-from fitroom.estimating.step import StepRequest, TracedStep
-from fitroom.remat.value import Remat
+from fitroom.backends.torch import device as memory
+from fitroom.backends.torch import out_of_memory
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.recipe import Remat
 
 if TYPE_CHECKING:
-    from fitroom.backends.torch.stepper import TorchStepper
+    from fitroom.backends.torch.train.stepper import TorchStepper
 
 
 class TorchBackend:
@@ -32,11 +33,11 @@ class TorchBackend:
         memory.reset_peak(device)
 
     def release(self) -> None:
-        """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""
+        """Give back what is cached and referenced by nothing; see `device.release` for what stays."""
         memory.release()
 
     def fail_at_once(self) -> str | None:
-        """PyTorch does."""
+        """Nothing to do: PyTorch fails at once by itself."""
         return None
 
     def keep_programs(self, folder: Path) -> None:
@@ -48,12 +49,12 @@ class TorchBackend:
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory as fake tensors and a model of the caching allocator show it, without running it."""
-        from fitroom.backends.torch.trace import trace_step
+        from fitroom.backends.torch.trace.estimate import trace_step
 
         return trace_step(model, request)
 
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> "TorchStepper":
         """Steps of a compiled model. They are eager, whatever `jit` says."""
-        from fitroom.backends.torch.stepper import TorchStepper
+        from fitroom.backends.torch.train.stepper import TorchStepper
 
         return TorchStepper(model, remat=remat)

@@ -4,7 +4,7 @@ import torch
 
 
 def limit_memory(limit_bytes: int) -> str | None:
-    """Keep the allocator of the first card under so many bytes. Why that cannot be, or None."""
+    """Limit the allocator of the first card. Returns why that is impossible, or None."""
     if not torch.cuda.is_available():
         return "PyTorch has no limit for memory but on CUDA"
     total_bytes = torch.cuda.get_device_properties(0).total_memory

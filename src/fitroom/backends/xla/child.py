@@ -9,9 +9,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from fitroom.backends.xla.options import compile_without_card
+from fitroom.backends.xla.compile import compile_without_card, leave_when_dumped
 from fitroom.backends.xla.pjrt import Library, PjrtError
-from fitroom.backends.xla.until_dumped import leave_when_dumped
 
 
 def _compile(library: Path, program: Path, target: Path, dump_folder: Path) -> None:

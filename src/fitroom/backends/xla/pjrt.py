@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fitroom.backends.xla.wire import bytes_field, integer_field
-
 Option = int | bool | str
 _Pointer, _Text, _Size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 
@@ -114,18 +112,45 @@ class Library:
 
 def _compile_options(flags: Mapping[str, Option]) -> bytes:
     """A `CompileOptionsProto` for one device, as TensorFlow compiles: what is passed through is not copied."""
-    device_assignment = integer_field(1, 1) + integer_field(2, 1) + bytes_field(3, bytes_field(1, b"\0"))
+    device_assignment = _integer_field(1, 1) + _integer_field(2, 1) + _bytes_field(3, _bytes_field(1, b"\0"))
     build_options = (
-        integer_field(4, 1)  # replicas
-        + integer_field(5, 1)  # partitions
-        + bytes_field(9, device_assignment)
-        + integer_field(10, 1)  # alias_passthrough_params
+        _integer_field(4, 1)  # replicas
+        + _integer_field(5, 1)  # partitions
+        + _bytes_field(9, device_assignment)
+        + _integer_field(10, 1)  # alias_passthrough_params
     )
-    overrides = [bytes_field(1, name.encode()) + bytes_field(2, _option(value)) for name, value in flags.items()]
-    return bytes_field(3, build_options) + b"".join(bytes_field(7, override) for override in overrides)
+    overrides = [_bytes_field(1, name.encode()) + _bytes_field(2, _option(value)) for name, value in flags.items()]
+    return _bytes_field(3, build_options) + b"".join(_bytes_field(7, override) for override in overrides)
 
 
 def _option(value: Option) -> bytes:
     if isinstance(value, bool):
-        return integer_field(2, int(value))
-    return integer_field(3, value) if isinstance(value, int) else bytes_field(1, value.encode())
+        return _integer_field(2, int(value))
+    return _integer_field(3, value) if isinstance(value, int) else _bytes_field(1, value.encode())
+
+
+def _integer_field(number: int, value: int) -> bytes:
+    """A protocol buffer field that holds a whole number, zero or more.
+
+    >>> _integer_field(1, 150).hex()
+    '089601'
+    """
+    return _varint(number << 3) + _varint(value)
+
+
+def _bytes_field(number: int, value: bytes) -> bytes:
+    """A protocol buffer field that holds text, bytes or a message.
+
+    >>> _bytes_field(2, b"testing").hex()
+    '120774657374696e67'
+    """
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    written.append(value)
+    return bytes(written)

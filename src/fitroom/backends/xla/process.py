@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fitroom.cards.catalogue import Card
 from fitroom.errors import CompilerError
-from fitroom.estimating.cards import Card
 
 _CHATTER = ("cuda_plugin_extension is not found", "cudart_stub.cc", "absl::InitializeLog")
 

@@ -1,1 +1,1 @@
-"""How long a step takes on a card: the work of each layer against what the card can do at best."""
+"""Predicts how long a step takes on a card, from the work of each layer and the card's datasheet."""

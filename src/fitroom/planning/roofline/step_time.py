@@ -1,28 +1,99 @@
-"""The seconds of one optimizer step of a recipe on a card, without the card."""
+"""Predicts the seconds of a training step: ideal seconds of its work on a card, times measured factors.
 
-from collections.abc import Sequence
-from functools import cached_property
+The factors in `factors.json` say how far each framework is from the ideal; `benchmarks/predict/speed_factors.py` fits
+them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from importlib import resources
 from typing import Any
 
-from fitroom.estimating.cards import Card
-from fitroom.planning.roofline.factors import factors_of, mode_of
-from fitroom.planning.roofline.ideal import ideal_seconds
-from fitroom.planning.roofline.work import Array, Work, work_of
-from fitroom.planning.speed import Speed
+from fitroom.batch import micro_batch_sizes
+from fitroom.cards.catalogue import Card
+from fitroom.planning.option import Speed
+from fitroom.planning.roofline.work import KINDS, Array, Work, count_work
 from fitroom.remat.chain import Chain, chain_of
 from fitroom.remat.graph import functional_of, layer_graph
-from fitroom.remat.segment import Segment
-from fitroom.train.batch import cut_sizes
+from fitroom.remat.segmentation import Segment
+
+FEATURES = (*KINDS, "weights", "launches", "steps")
+"""The terms that add up to the seconds of a step: the ideal seconds of each kind of work and of moving the weights,
+each multiplied by its factor, and seconds for each kernel launch and each step."""
+
+CLASSES = ("float32", "half")
+"""Precisions with factors of their own: all with two bytes a number share one set."""
+
+
+def mode_of(backend: str, jit: bool) -> str:
+    """Return the name of the way to run a step, as `factors.json` has it.
+
+    >>> mode_of("tensorflow", True), mode_of("jax", True)
+    ('tensorflow-jit', 'jax')
+    """
+    return backend if backend != "tensorflow" else "tensorflow-jit" if jit else "tensorflow-graph"
+
+
+@cache
+def factors_of(mode: str, precision: str) -> Array:
+    """The factors of a mode and a precision, in the order of `FEATURES`."""
+    import numpy as np
+
+    found = known_factors()[mode][CLASSES[precision != "float32"]]
+    return np.array([found[name] for name in FEATURES])
+
+
+@cache
+def known_factors() -> Mapping[str, Any]:
+    """All measured factors, by mode and class of precision."""
+    text = resources.files("fitroom.planning.roofline").joinpath("factors.json").read_text(encoding="utf-8")
+    modes: Mapping[str, Any] = json.loads(text)["modes"]
+    return modes
+
+
+ON_MATRIX_UNITS = ("convolution", "matrix")
+"""Kinds of work that tensor cores do, where a card has them for the precision."""
+
+
+def ideal_seconds(work: Work, card: Card, *, backend: str, precision: str) -> Array:
+    """Return the ideal seconds of each call and kind of work, in the forward pass of one sample."""
+    import numpy as np
+
+    rates = np.array([_rate(card, kind, backend, precision) for kind in KINDS])
+    moved = work.elements * item_bytes(precision)
+    return work.operations / rates + moved / card.bandwidth_bytes_per_second
+
+
+def item_bytes(precision: str) -> int:
+    """The size of one number of a layer's output, by the Keras dtype policy.
+
+    >>> item_bytes("float32"), item_bytes("mixed_bfloat16")
+    (4, 2)
+    """
+    return {"float32": 4, "float64": 8}.get(precision, 2)
+
+
+def _rate(card: Card, kind: str, backend: str, precision: str) -> int:
+    """The operations a second of a kind of work. Without tensor cores for a precision it is computed in float32."""
+    if kind not in ON_MATRIX_UNITS:
+        return card.fp32_flops
+    if precision == "float32":
+        # All three frameworks let convolutions round to tf32 unless told otherwise; PyTorch no matrix products.
+        in_tf32 = not (backend == "torch" and kind == "matrix")
+        return card.tf32_flops or card.fp32_flops if in_tf32 else card.fp32_flops
+    return (card.bf16_flops if "bfloat16" in precision else card.fp16_flops) or card.fp32_flops
+
 
 _MASTER_BYTES = 4
-"""Weights, gradients and what the optimizer keeps are float32 in any precision."""
+"""The size of one weight, gradient or optimizer slot: float32 in any precision."""
 
 
 class StepTime:
-    """Of one model on one card.
+    """The predicted step time of one model on one card.
 
-    What a step does is counted layer by layer; each kind of work takes so many times what the card would take at best.
-    Those factors were measured on one card: the order of recipes is more to be trusted than the seconds.
+    The work of a step is counted layer by layer, and each kind of work takes its factor times the card's ideal time.
+    The factors were measured on one card, so the order of recipes is more reliable than the seconds.
     """
 
     def __init__(self, work: Work, chain: Chain, *, backend: str, card: Card) -> None:
@@ -32,38 +103,40 @@ class StepTime:
 
     @classmethod
     def of_model(cls, model: Any, *, backend: str, card: Card) -> "StepTime | None":
-        """None where the model's layers form no graph, since its `call` is Python code of its own."""
+        """The step time of a model; None where its layers form no graph, because its `call` is custom Python code."""
         if functional_of(model) is None:
             return None
         graph = layer_graph(model)
-        return cls(work_of(model, graph), chain_of(graph), backend=backend, card=card)
+        return cls(count_work(model, graph), chain_of(graph), backend=backend, card=card)
 
     def seconds(
         self, *, batch_size: int, micro_batch: int, precision: str, jit: bool, segments: Sequence[Segment] = ()
     ) -> float:
-        """Of one optimizer step."""
+        """Predict the seconds of one optimizer step."""
         ideal = self.ideal(batch_size=batch_size, micro_batch=micro_batch, precision=precision, segments=segments)
         return float(ideal @ factors_of(mode_of(self._backend, jit), precision))
 
     def speed(
         self, *, batch_size: int, micro_batch: int, precision: str, jit: bool, segments: Sequence[Segment] = ()
     ) -> Speed:
-        """The same, as a plan tells it."""
+        """Predict the speed of one optimizer step, as a plan holds it."""
         seconds = self.seconds(
             batch_size=batch_size, micro_batch=micro_batch, precision=precision, jit=jit, segments=segments
         )
         return Speed(seconds_per_step=seconds, samples_per_second=batch_size / seconds, method="roofline")
 
     def ideal(self, *, batch_size: int, micro_batch: int, precision: str, segments: Sequence[Segment] = ()) -> Array:
-        """What a step is made of, in the order of `FEATURES`."""
+        """Return the terms of a step before the factors, in the order of `FEATURES`."""
         import numpy as np
 
         times: Array = 1 + self._work.backward
         for segment in segments:
-            times = times + self._again(segment)
-        num_parts = len(cut_sizes(batch_size, micro_batch))
+            times = times + self._count_recomputed(segment)
+        num_micro_batches = len(micro_batch_sizes(batch_size, micro_batch))
         work = batch_size * (times @ self._ideal_seconds(precision))
-        return np.concatenate([work, [self._weight_seconds(num_parts), num_parts * (times @ self._num_kernels), 1]])
+        return np.concatenate(
+            [work, [self._weight_seconds(num_micro_batches), num_micro_batches * (times @ self._num_kernels), 1]]
+        )
 
     def _ideal_seconds(self, precision: str) -> Array:
         if precision not in self._by_precision:
@@ -73,11 +146,11 @@ class StepTime:
 
     @cached_property
     def _num_kernels(self) -> Array:
-        """How many a call launches at least, forwards."""
+        """The least number of kernels that each call launches in the forward pass."""
         return (self._work.elements > 0).sum(axis=1)
 
-    def _again(self, segment: Segment) -> Array:
-        """For each call of the model 1 where it is run again, else 0."""
+    def _count_recomputed(self, segment: Segment) -> Array:
+        """Return for each call of the model 1 where the segment recomputes it, else 0."""
         import numpy as np
 
         if segment not in self._recomputed:
@@ -87,9 +160,12 @@ class StepTime:
             self._recomputed[segment] = again * (self._work.backward > 0)
         return self._recomputed[segment]
 
-    def _weight_seconds(self, num_parts: int) -> float:
-        """Each part of a batch reads the weights twice and writes gradients, which more parts add up; then the update
-        reads all and writes all but the gradients."""
+    def _weight_seconds(self, num_micro_batches: int) -> float:
+        """Return the ideal seconds of moving weights, gradients and optimizer slots in one step.
+
+        Each micro-batch reads the weights twice and writes gradients; each further one adds its gradients to the sum.
+        The update reads everything and writes everything but the gradients.
+        """
         weights, slots = self._work.weights, self._work.slots
-        passes = 3 * num_parts + 2 * (num_parts - 1) + 3
+        passes = 3 * num_micro_batches + 2 * (num_micro_batches - 1) + 3
         return (passes * weights + 2 * slots) * _MASTER_BYTES / self._card.bandwidth_bytes_per_second

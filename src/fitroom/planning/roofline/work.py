@@ -1,55 +1,55 @@
-"""What each call of a graph does for one sample, by the kind of work: operations, and elements moved."""
+"""Counts the work of each call of a layer graph for one sample: operations and elements moved, by kind of work."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from fitroom.remat.call_costs import count_operations, count_positions, matrix_shapes
 from fitroom.remat.graph import Call, LayerGraph
-from fitroom.remat.operations import matrix_shapes, num_operations, num_positions
 from fitroom.remat.shapes import Shape, shapes_of
 
 Array = Any
-"""NumPy's."""
+"""A NumPy array."""
 
 KINDS = ("convolution", "depthwise", "wide depthwise", "matrix", "normalisation", "elementwise", "pooling", "other")
-"""Kinds of work that a card does at rates of their own. A layer can be several: a separable convolution is two."""
+"""Kinds of work that a card does at different rates. One layer can do several: a separable convolution does two."""
 
 WIDE = 7
-"""The window from which on a depthwise convolution is a kind of its own. In float32 ConvNeXt took 2.6 times what the
-other models let expect, and it alone of those measured has them; nobody has timed them by themselves.
+"""The kernel size from which on a depthwise convolution counts as a kind of its own. In float32 ConvNeXt took 2.6 times
+the time predicted from the other models, and it is the only measured model that has them. They were not timed alone.
 """
 
 _VIEWS = ("Reshape", "Flatten", "InputLayer", "Identity", "Masking", "ExpandDims", "Squeeze")
-"""What gives out the memory that it is given."""
+"""Layers whose output shares the memory of their input."""
 
 _COPIES = ("Concatenate", "Embedding", "Permute", "RepeatVector", "Pad", "Cropping", "UpSampling", "Resizing")
 _REDUCTIONS = ("Mean", "Sum", "Max", "Min")
 
 _BACKWARD_WITHOUT_WEIGHTS = 1.5
-"""A rectifier reads one tensor and writes one; backwards it reads two."""
+"""A ReLU reads one tensor and writes one; its backward pass reads two and writes one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One row a call, one column a kind; for one sample, forwards."""
+    """The work of the forward pass of one sample: one row for each call, one column for each kind."""
 
     operations: Array
     elements: Array
     """How many elements are read and written."""
 
     backward: Array
-    """For each call how many times its forward pass its backward pass is."""
+    """For each call, the work of its backward pass as a multiple of its forward pass."""
 
     weights: int
-    """The number of the model's weights that are trained."""
+    """The number of trained weights."""
 
     slots: int
-    """The number of elements that the optimizer keeps beside them."""
+    """The number of elements in the optimizer's slots."""
 
 
-def work_of(model: Any, graph: LayerGraph) -> Work:
-    """Counted from shapes."""
+def count_work(model: Any, graph: LayerGraph) -> Work:
+    """Count the work of a model from the shapes of its graph."""
     import numpy as np
 
     shapes = shapes_of(graph)
@@ -57,27 +57,31 @@ def work_of(model: Any, graph: LayerGraph) -> Work:
     elements: Array = np.zeros((len(graph.calls), len(KINDS)))
     for number, call in enumerate(graph.calls):
         inputs, outputs = [shapes[place] for place in call.inputs], [shapes[place] for place in call.outputs]
-        for kind, kind_operations, kind_elements in _parts(call, inputs, outputs):
+        for kind, kind_operations, kind_elements in _split_by_kind(call, inputs, outputs):
             operations[number, KINDS.index(kind)] += kind_operations
             elements[number, KINDS.index(kind)] += kind_elements
     weights = sum(prod(variable.shape) for variable in model.trainable_variables)
-    # Adam keeps two numbers for each weight; it is what a model that nobody compiled is taken to be trained with.
+    # A model that is not compiled is taken to be trained with Adam, which has two slots for each weight.
     kept = model.optimizer.variables if model.compiled and model.optimizer and model.optimizer.built else None
     slots = 2 * weights if kept is None else sum(prod(variable.shape) for variable in kept)
     return Work(
-        operations=operations, elements=elements, backward=np.array(_backward(graph)), weights=weights, slots=slots
+        operations=operations,
+        elements=elements,
+        backward=np.array(_count_backward(graph)),
+        weights=weights,
+        slots=slots,
     )
 
 
-def _parts(call: Call, inputs: list[Shape], outputs: list[Shape]) -> Iterator[tuple[str, int, int]]:
-    """Kind, operations and elements of each kind of work that a call is."""
+def _split_by_kind(call: Call, inputs: list[Shape], outputs: list[Shape]) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, operations and elements of each kind of work that a call does."""
     operation, name = call.operation, type(call.operation).__name__
     if call.enters or name in _VIEWS:
         return
     given, made = (sum(shape.num_elements for shape in each) for each in (inputs, outputs))
-    operations = num_operations(operation, inputs, outputs)
+    operations = count_operations(operation, inputs, outputs)
     if hasattr(operation, "depthwise_kernel") and hasattr(operation, "pointwise_kernel"):
-        positions = num_positions(operation, inputs, outputs)
+        positions = count_positions(operation, inputs, outputs)
         kernel = tuple(operation.depthwise_kernel.shape)
         between = positions * prod(kernel[-2:])
         yield _depthwise(operation), 2 * positions * prod(kernel), given + between
@@ -106,10 +110,11 @@ def _depthwise(operation: Any) -> str:
     return "wide depthwise" if max(operation.kernel_size) >= WIDE else "depthwise"
 
 
-def _backward(graph: LayerGraph) -> list[float]:
-    """A gradient for the inputs, where anything before is trained, and one for the call's own weights.
+def _count_backward(graph: LayerGraph) -> list[float]:
+    """Return the work of each call's backward pass as a multiple of its forward pass.
 
-    Each takes about what the forward pass takes. Calls before the first that is trained have no backward pass.
+    It computes a gradient for the inputs, where anything before it is trained, and one for the call's own weights. Each
+    takes about as much as the forward pass. Calls before the first trained one have no backward pass.
     """
     flowing: set[int] = set()
     found = []

@@ -1,1 +1,0 @@
-"""The step as XLA's GPU compiler lays it out for a card that is not there."""

@@ -1,1 +1,0 @@
-"""The step run on the card in this machine."""

@@ -1,0 +1,90 @@
+"""XLA's GPU compiler on a machine without a GPU: run in a process of its own, its answers cached."""
+
+import importlib.metadata
+import json
+import re
+import tempfile
+from pathlib import Path
+
+from fitroom.backends.jax.trace.step import JaxStep
+from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.on_card import added_on_card
+from fitroom.backends.xla.process import run_compiler
+from fitroom.backends.xla.timeline import timeline_of
+from fitroom.cards.catalogue import Card
+from fitroom.cards.targets import target_description
+from fitroom.memory import cache
+from fitroom.memory.timeline import Timeline
+
+COMPILER_PACKAGES = ("jax-cuda13-pjrt", "jax-cuda12-pjrt")
+"""The packages that carry the compiler, the preferred one first."""
+
+_LOCATION = re.compile(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|^#loc.*\n?", re.MULTILINE)
+"""Where an operation of a program comes from: source lines, and the calls that led there."""
+
+_FORMAT = "14"
+"""Raised when what is read from a dump changes, so that older entries of the cache are not found."""
+
+
+def compiler_version() -> str | None:
+    """Name and version of the installed GPU compiler, or None."""
+    for package in COMPILER_PACKAGES:
+        try:
+            return f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+class StepCompiler:
+    """Compiles one step for a card."""
+
+    def __init__(self, step: JaxStep, card: Card) -> None:
+        self._step = step
+        self._card = card
+        self._exported = step.export()
+
+    def timeline(self, limit_bytes: int) -> Timeline:
+        """The step's memory as XLA lays it out under the limit."""
+        target = target_description(self._card, limit_bytes)
+        key = self._key(target)
+        try:
+            return Timeline.from_dict(cache.load(key))
+        except (KeyError, TypeError, ValueError):
+            pass  # not there, or not as we write it
+        timeline = self._compile(target)
+        cache.store(key, timeline.to_dict())
+        return timeline
+
+    def _key(self, target: str) -> str:
+        program = _without_locations(self._exported.mlir_module())
+        names = json.dumps([sorted(self._step.layer_names), [(a.kind, a.layer) for a in self._step.arguments]])
+        versions = [compiler_version() or "", *(importlib.metadata.version(name) for name in ("jax", "jaxlib"))]
+        return cache.digest("jax step", _FORMAT, *versions, target, names, program)
+
+    def _compile(self, target: str) -> Timeline:
+        with tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            (folder / "step").write_bytes(self._exported.serialize())
+            (folder / "target").write_text(target)
+            (folder / "dump").mkdir()
+            run_compiler(
+                "fitroom.backends.jax.trace.compiler_child",
+                [str(folder / name) for name in ("step", "target", "dump")],
+                folder,
+                card=self._card,
+                compiler=compiler_version() or "none",
+                # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
+                settings={"JAX_PLATFORMS": "cpu"},
+            )
+            dump = read_dump(folder / "dump")
+            return timeline_of(dump, self._step.arguments, self._step.scope_reader, added_on_card(dump, self._card))
+
+
+def _without_locations(program: str) -> str:
+    """The program alone: moving a line of the user's file, or calling from elsewhere, makes no other program.
+
+    >>> _without_locations('#loc1 = loc("a.py":3:0)\\n%0 = add %1, %2 : f32 loc(callsite(#loc1 at "b"(#loc2)))')
+    '%0 = add %1, %2 : f32'
+    """
+    return _LOCATION.sub("", program)

@@ -1,0 +1,95 @@
+"""Functions that PyTorch takes apart in another way on CUDA than on the CPU."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from keras.src.backend.torch import core as keras_core  # no public name can be replaced by another
+from torch.overrides import TorchFunctionMode
+
+from fitroom.backends.torch.trace.cuda.values import ARRAYS
+from fitroom.backends.torch.trace.fake_mode import DEVICE
+from fitroom.cards.catalogue import Card
+
+_HALVES = (torch.float16, torch.bfloat16)
+_MOST_FLASH_FEATURES = 256
+
+
+def _scatter(indices: Any, values: Any, shape: Any) -> Any:
+    """Keras adds value after value, of an image's confusion matrix one for each pixel: all it makes is the result."""
+    return torch.zeros(tuple(shape), dtype=values.dtype, device=DEVICE)
+
+
+@contextmanager
+def skip_scatter_loop() -> Iterator[None]:
+    """Have Keras's `scatter`, during the block, make its result without going through the values one by one."""
+    own = keras_core.scatter
+    keras_core.scatter = _scatter
+    try:
+        yield
+    finally:
+        keras_core.scatter = own
+
+
+class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
+    """Calls what CUDA would call, where the CPU would be given something else."""
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self._has_flash_attention = (card.compute_capability or (0, 0)) >= (8, 0)
+        self._on_cuda = ARRAYS | {
+            torch.nn.functional.dropout: _dropout,
+            torch.nn.functional.scaled_dot_product_attention: self._attention,
+        }
+
+    def __enter__(self) -> Any:
+        # Keras asks this function which way attention goes.
+        self._can_use_flash_attention = torch.backends.cuda.can_use_flash_attention
+        torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
+            params.query, params.attn_mask
+        )
+        self._scattering = skip_scatter_loop()
+        self._scattering.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        torch.backends.cuda.can_use_flash_attention = self._can_use_flash_attention
+        self._scattering.__exit__(*error)
+        super().__exit__(*error)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._on_cuda.get(func, func)(*args, **kwargs or {})
+
+    def _takes_flash(self, query: Any, mask: Any) -> bool:
+        narrow = query.shape[-1] <= _MOST_FLASH_FEATURES
+        return self._has_flash_attention and query.dtype in _HALVES and narrow and mask is None
+
+    def _attention(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        aten = torch.ops.aten
+        if self._takes_flash(query, attn_mask):
+            attend = aten._scaled_dot_product_flash_attention
+            return attend(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
+            attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
+        keeps_sums = any(each.requires_grad for each in (query, key, value))
+        attend = aten._scaled_dot_product_efficient_attention
+        return attend(query, key, value, attn_mask, keeps_sums, dropout_p, is_causal, scale=scale)[0]
+
+
+def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    if not training or not 0 < p < 1 or inplace:
+        return torch.dropout(input, p, training)
+    return torch.native_dropout(input, p, True)[0]

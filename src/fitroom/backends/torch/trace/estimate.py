@@ -1,0 +1,109 @@
+"""The memory of a Keras step on PyTorch, found without running it."""
+
+import importlib.metadata
+from contextlib import nullcontext
+from typing import Any
+
+from fitroom.backends.torch.trace.measure import check_card, measure_peak_bytes
+from fitroom.backends.torch.trace.platform import cuda
+from fitroom.backends.torch.trace.step import RecordedSteps, predict_steps, training_steps
+from fitroom.backends.torch.trace.symbolic import fake_device
+from fitroom.batch import micro_batch_sizes
+from fitroom.cards.catalogue import Card, check_nvidia
+from fitroom.cards.overhead import context_bytes
+from fitroom.errors import BackendError
+from fitroom.keras_model.layers import cudnn_loops_note
+from fitroom.keras_model.prepared import prepare_model
+from fitroom.memory.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
+from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.timeline import Buffer, Timeline
+
+TYPICAL_ERROR = 0.0005
+"""The median error of the held-out cases in benchmarks/results/predicted.jsonl."""
+
+SAFETY = 0.03
+"""Added to the smallest limit that the model of the allocator finds: Python may collect later than counted on."""
+
+_MORE_STEPS = 2
+"""How many further steps are followed with micro-batches or recomputing: memory fragments step by step, the more so
+where micro-batches differ in size."""
+
+_PROCESSES = 4
+"""How many processes are followed, as Python collects garbage at other times in each. Keras's own steps all ran without
+that; a step of three micro-batches that recomputes ran out of memory on the card in its third batch."""
+
+SEGMENT_BYTES = 2 * 1024**2
+"""The least that the allocator takes from the card."""
+
+
+def trace_step(model: Any, request: StepRequest) -> TracedStep:
+    """The memory of the step that Keras would run, by fake tensors and a model of the caching allocator."""
+    limit_bytes = request.limit_bytes or request.card.memory_bytes - context_bytes(request.card, "torch")
+    if request.measure:
+        check_card(request.card)
+    check_nvidia(request.card)
+    parts = micro_batch_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
+    with prepare_model(model, request, borrow_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
+        _check_eager(ready.model, request)
+        platform = cuda(request.card)
+        if request.training:
+            steps = training_steps(ready, platform, parts, request.recipe.remat)
+        else:
+            steps = predict_steps(ready, platform)
+        measured_bytes = measure_peak_bytes(steps.step, limit_bytes) if request.measure else None
+    requests = steps.log.requests()
+    unlimited = replay(requests)
+    timeline = timeline_of(steps, unlimited.block_bytes)
+    smallest_bytes = smallest_limit_bytes(requests, timeline.peak_bytes, unlimited.reserved_bytes)
+    if len(parts) > 1 or request.recipe.remat not in (None, "none"):
+        smallest_bytes = _in_the_long_run(requests, steps.last_event, smallest_bytes)
+    traced = TracedStep(
+        timeline=timeline,
+        required_bytes=smallest_bytes + max(int(SAFETY * smallest_bytes), SEGMENT_BYTES),
+        limit_bytes=limit_bytes,
+        method="traced",
+        typical_error=TYPICAL_ERROR,
+        precision=ready.precision,
+        versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
+        notes=(*ready.notes, *_card_note(request.card, timeline), *cudnn_loops_note(model)),
+    )
+    return traced if measured_bytes is None else traced.as_measured(measured_bytes)
+
+
+def _in_the_long_run(requests: Requests, last_step: int, limit_bytes: int) -> int:
+    """A limit that holds some steps more than were recorded, in a few processes."""
+    requests = requests.extend(last_step, _MORE_STEPS)
+    others = (requests.with_late_collections(seed) for seed in range(_PROCESSES))
+    return limit_for_all_bytes([requests, *others], limit_bytes)
+
+
+def _card_note(card: Card, timeline: Timeline) -> tuple[str, ...]:
+    if card.architecture == "Hopper" or not any("convolution" in moment.name for moment in timeline.moments):
+        return ()
+    return ("Scratch memory of convolutions is counted as on an H200: on another card it differs by some MiB.",)
+
+
+def timeline_of(steps: RecordedSteps, block_bytes: list[int]) -> Timeline:
+    """The last step: what it makes, and what it finds there."""
+    log, start, end = steps.log, steps.last_step, steps.log.now
+    buffers = [
+        Buffer(
+            size_bytes=size_bytes,
+            kind=buffer.kind,
+            layer=buffer.layer,
+            first=max(buffer.first, start) - start,
+            last=(end if buffer.last is None else buffer.last) - start,
+        )
+        for buffer, size_bytes in zip(log.buffers, block_bytes, strict=True)
+        if buffer.last is None or buffer.last >= start
+    ]
+    return Timeline(buffers=tuple(buffers), moments=tuple(log.moments[start:]))
+
+
+def _check_eager(model: Any, request: StepRequest) -> None:
+    compiled = model.compiled and bool(model.jit_compile) and not model.run_eagerly
+    if request.recipe.jit or (request.recipe.jit is None and compiled):
+        raise BackendError(
+            "The memory of a step under `torch.compile` is not predicted. Received: a step that is to be jitted.",
+            hint="leave jit out (--no-jit, or `model.compile(..., jit_compile=False)`), as Keras does by default",
+        )

@@ -1,0 +1,70 @@
+"""Fake tensors: shapes, strides and storages without memory."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_iter, tree_map
+
+DEVICE = "cpu:0"
+"""Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
+PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
+
+
+@contextmanager
+def silence_fake_tensor_log() -> Iterator[None]:
+    """Silence the traceback that PyTorch logs for what fake tensors cannot do: the error itself is raised."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+class FakeMode(FakeTensorMode):  # type: ignore[misc]
+    """Makes every tensor a fake one, and real ones fake where they are used."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+        self._stand_ins: dict[int, tuple[Any, Any]] = {}
+        """By the id of a tensor that is not on the card: the tensor, so that it stays, and one there."""
+        self._of_numbers: dict[int, Any] = {}
+        """Tensors made of Python's lists, by id: PyTorch makes them on the host, whatever device was asked for."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else every operation goes through PyTorch's compiler
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            made = self.dispatch(func, types, args, kwargs or {})
+        except RuntimeError:
+            if not any(map(self._is_held_by_layer, tree_iter((args, kwargs)))):
+                raise
+            args, kwargs = tree_map(self._on_the_card, (args, kwargs or {}))
+            return self.dispatch(func, types, args, kwargs)
+        if func is torch.ops.aten.lift_fresh.default:
+            self._of_numbers[id(made)] = made
+        return made
+
+    def _is_held_by_layer(self, value: Any) -> bool:
+        return _is_real(value) or id(value) in self._of_numbers
+
+    def _on_the_card(self, value: Any) -> Any:
+        """The tensor on the card that stands for one that a layer holds elsewhere; other values as they are."""
+        if not self._is_held_by_layer(value):
+            return value
+        if id(value) not in self._stand_ins:
+            with self:
+                fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
+            self._stand_ins[id(value)] = (value, fake)
+        return self._stand_ins[id(value)][1]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)

@@ -1,0 +1,126 @@
+"""The NVIDIA cards in this machine, asked of the driver. No framework is started and no memory taken."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fitroom.cards.catalogue import Card, find_card
+from fitroom.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveGpu:
+    """One NVIDIA card in this machine, now."""
+
+    index: int
+    """As the driver counts, whatever `CUDA_VISIBLE_DEVICES` says."""
+
+    name: str
+    memory_bytes: int
+    used_bytes: int
+    """In use by the driver and by other processes; what this process holds is not counted."""
+
+    compute_capability: tuple[int, int] | None = None
+
+    @property
+    def free_bytes(self) -> int:
+        """What this process can have, the bytes it already holds included."""
+        return self.memory_bytes - self.used_bytes
+
+
+def live_gpus() -> tuple[LiveGpu, ...]:
+    """The cards that a framework in this process would see, in its order; () without an NVIDIA driver.
+
+    `CUDA_VISIBLE_DEVICES` is honoured for indices and UUIDs. CUDA itself counts the fastest card first unless
+    `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in a machine with unlike cards the order can differ from this one.
+    """
+    return _gpus(_visible)
+
+
+def all_gpus() -> tuple[LiveGpu, ...]:
+    """Every card in this machine, those that `CUDA_VISIBLE_DEVICES` hides included; () without an NVIDIA driver."""
+    return _gpus(lambda uuids: list(range(len(uuids))))
+
+
+def _gpus(chosen: Callable[[list[str]], list[int]]) -> tuple[LiveGpu, ...]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        gpus = (_read(pynvml, index, handles[index]) for index in chosen(uuids))
+        return tuple(gpu for gpu in gpus if gpu is not None)
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _read(pynvml: Any, index: int, handle: Any) -> LiveGpu | None:
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError:
+        # A card that shares the host's memory has no figure of its own.
+        return None
+    return LiveGpu(
+        index=index,
+        name=pynvml.nvmlDeviceGetName(handle),
+        memory_bytes=memory.total,
+        used_bytes=max(0, memory.used - _own_bytes(pynvml, handle)),
+        compute_capability=_compute_capability(pynvml, handle),
+    )
+
+
+def _compute_capability(pynvml: Any, handle: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except pynvml.NVMLError:
+        return None
+    return major, minor
+
+
+def _own_bytes(pynvml: Any, handle: Any) -> int:
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLError:
+        return 0
+    # The driver does not tell a process's share everywhere (Windows): None then.
+    return sum(process.usedGpuMemory or 0 for process in processes if process.pid == os.getpid())
+
+
+def _visible(uuids: list[str]) -> list[int]:
+    """The indices that `CUDA_VISIBLE_DEVICES` leaves, in its order."""
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
+        return list(range(len(uuids)))
+    visible: list[int] = []
+    for entry in (part.strip() for part in setting.split(",")):
+        named = [index for index, uuid in enumerate(uuids) if entry == str(index) or _abbreviates(entry, uuid)]
+        if len(named) != 1 or named[0] in visible:
+            break  # as CUDA does at the first entry that names no card
+        visible += named
+    return visible
+
+
+def _abbreviates(entry: str, uuid: str) -> bool:
+    return entry.startswith("GPU-") and uuid.startswith(entry)
+
+
+def find_live_gpu(card: Card) -> LiveGpu:
+    """Return the live GPU that is this card of the catalogue; raises InputError where there is none, or another one."""
+    gpus = live_gpus()
+    if not gpus:
+        raise InputError(
+            "There is no NVIDIA GPU in this machine to measure on.", hint="leave --measure out to predict instead"
+        )
+    if find_card(gpus[0].name) != card:
+        raise InputError(
+            f"The card in this machine is a {gpus[0].name}. Received: {card.name}.",
+            hint="leave --gpu out to measure on the card that is here, or --measure to predict for the other",
+        )
+    return gpus[0]

@@ -1,0 +1,84 @@
+"""Types of command-line options: batch sizes, image sizes, remat choices."""
+
+import re
+
+import click
+
+from fitroom.classify.options import AUTO
+from fitroom.errors import FitroomError
+from fitroom.planning.plan import MAX
+from fitroom.recipe import REMAT_NAMES, Remat
+
+_DIGITS = re.compile(r"\s*\d{1,10}\s*")
+
+
+_MAX_BATCH = 2**31 - 1
+"""Frameworks count the samples of a batch in 32 bits."""
+
+
+class BatchSizes(click.ParamType):  # type: ignore[type-arg]
+    """`64` or `16,32,64`: positive whole numbers, in the order typed, without duplicates."""
+
+    name = "batch size"
+
+    def convert(
+        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Parse the sizes."""
+        if isinstance(value, tuple):
+            return value
+        sizes = []
+        for word in value.split(","):
+            size = int(word) if _DIGITS.fullmatch(word) else 0
+            if not 1 <= size <= _MAX_BATCH:
+                self.fail(
+                    f"{value!r} must be a whole number from 1 to {_MAX_BATCH:,}, or several with commas: 16,32,64",
+                    param,
+                    ctx,
+                )
+            sizes.append(size)
+        return tuple(dict.fromkeys(sizes))
+
+
+class BatchSizeOrMax(click.ParamType):  # type: ignore[type-arg]
+    """`64`, or `max`."""
+
+    name = "batch size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Parse the size, or the word."""
+        word = str(value).strip().lower()
+        if word == MAX:
+            return MAX
+        size = int(word) if _DIGITS.fullmatch(word) else 0
+        if not 1 <= size <= _MAX_BATCH:
+            self.fail(f"{value!r} must be a whole number from 1 to {_MAX_BATCH:,}, or {MAX}", param, ctx)
+        return size
+
+
+class PixelsOrAuto(click.ParamType):  # type: ignore[type-arg]
+    """`299`, or `auto` where the planner may choose the size."""
+
+    name = "pixels"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Parse the size, or the word."""
+        word = str(value).strip().lower()
+        if word != AUTO and not (word.isdecimal() and int(word) >= 1):
+            self.fail(f"{value!r} must be a whole number of at least 1, or {AUTO}", param, ctx)
+        return AUTO if word == AUTO else int(word)
+
+
+class RematChoice(click.ParamType):  # type: ignore[type-arg]
+    """`none`, `blocks`, or a limit such as `6GiB`."""
+
+    name = "remat"
+
+    def convert(self, value: str | Remat, param: click.Parameter | None, ctx: click.Context | None) -> str | Remat:
+        """Parse the choice, as `fitroom.Recipe` takes it."""
+        if isinstance(value, Remat) or value.lower() in REMAT_NAMES:
+            return value if isinstance(value, Remat) else value.lower()
+        try:
+            return Remat(budget=value)
+        except FitroomError:
+            self.fail(f"{value!r} must be {', '.join(REMAT_NAMES)}, or a limit such as 6GiB", param, ctx)

@@ -1,0 +1,1 @@
+"""Files on disk: written atomically, and checked when they are read."""

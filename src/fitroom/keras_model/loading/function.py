@@ -1,0 +1,167 @@
+"""Models from a function that the user names: `build.py:make_model` or `package.module:make_model`."""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fitroom.errors import InputError, ModelError, UnknownNameError
+from fitroom.keras_model.loading.application import DEFAULT_CLASSES, DEFAULT_IMAGE_SIZE
+
+if TYPE_CHECKING:
+    from fitroom.keras_model.loading.source import ModelSource
+
+_DEFAULTS = {"classes": DEFAULT_CLASSES, "image_size": DEFAULT_IMAGE_SIZE}
+_FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
+
+
+def is_function(text: str) -> bool:
+    """Whether the text names a function in a file or module."""
+    return _FUNCTION.fullmatch(text) is not None or text.rstrip(":").endswith(".py")
+
+
+def is_in_file(text: str) -> bool:
+    """Whether the text names a function in a file, as `build.py:make_model` does."""
+    match = _FUNCTION.fullmatch(text.strip())
+    return match is not None and match["place"].endswith(".py")
+
+
+def call_function(source: "ModelSource") -> Any:
+    """Call the function and return its model. What it prints goes to stderr: stdout is for results.
+
+    Parameters called `classes` and `image_size` are passed.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        return _call(_find_function(source.text.strip()), source)
+
+
+def takes_image_size(text: str) -> bool:
+    """Whether the function takes an `image_size`."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return "image_size" in _parameters(_find_function(text.strip()))
+
+
+def _find_function(text: str) -> Any:
+    match = _FUNCTION.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{text!r} names a file but no function in it.",
+            hint=f"say which function builds the model: {text.rstrip(':')}:make_model",
+        )
+    return _find(_load(match["place"]), match["name"], text)
+
+
+def _load(place: str) -> ModuleType:
+    """The module, from a file or by import."""
+    if not place.endswith(".py"):
+        # As `python -m` does: what lies in the current folder can be imported.
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name and place.split(".")[0] == error.name.split(".")[0]:
+                raise InputError(
+                    f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
+                ) from error
+            raise _make_error(place, error) from error
+        except (Exception, SystemExit) as error:
+            raise _make_error(place, error) from error
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise InputError(f"There is no file {place!r}.", hint="check the path; it is read from the current folder")
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{place!r} cannot be imported.", hint="it must be a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _make_error(place, error) from error
+    return module
+
+
+def _find(module: ModuleType, name: str, text: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+            place = text.rpartition(":")[0]
+            more = f"functions there are: {', '.join(functions)}" if functions else f"{place} defines no function"
+            raise UnknownNameError(f"function in {place}", name, functions, more=more)
+        found = getattr(found, part)
+    if not callable(found):
+        raise ModelError(
+            f"{text} is a {type(found).__name__}, not a function.", hint="name a function that returns the model"
+        )
+    return found
+
+
+def _call(function: Any, source: "ModelSource") -> Any:
+    import keras
+
+    text = source.text.strip()
+    arguments = _find_arguments(function, source)
+    if source.precision:
+        keras.config.set_dtype_policy(source.precision)
+    try:
+        model = function(**arguments)
+    except (Exception, SystemExit) as error:
+        raise _make_error(text, error) from error
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"{text} returned {type(model).__name__}. Expected: a keras.Model.",
+            hint="return the model from the function, built and, if you like, compiled",
+        )
+    return model
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _find_arguments(function: Any, source: "ModelSource") -> dict[str, int]:
+    """The arguments for a function that takes `classes` or `image_size`; a default where none was given."""
+    parameters = _parameters(function)
+    if source.classes is not None and "classes" not in parameters:
+        raise InputError(
+            f"{source.text} takes no `classes`. Received: --classes {source.classes}.",
+            hint="leave it out: the model brings its own last layer; or write `def make_model(classes):`",
+        )
+    known = dict(source.offers) | ({} if source.classes is None else {"classes": source.classes})
+    required = [name for name, one in parameters.items() if one.default is one.empty and one.kind not in _ANY_NUMBER]
+    defaults = {name: number for name, number in _DEFAULTS.items() if name in required}
+    arguments = {name: number for name, number in (defaults | known).items() if name in parameters}
+    if unknown := [name for name in required if name not in arguments]:
+        raise InputError(
+            f"{source.text} asks for {', '.join(map(repr, unknown))}. Expected: a function that can be called with "
+            "nothing, or with `classes` and `image_size`.",
+            hint=f"give it a default: `def {getattr(function, '__name__', 'make_model')}({unknown[0]}=...):`",
+        )
+    return arguments
+
+
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable of C
+        return {}
+
+
+def _make_error(place: str, error: BaseException) -> ModelError:
+    if isinstance(error, SystemExit):
+        return ModelError(
+            f"{place} ended the program: it raised SystemExit({error.code!r}).",
+            hint='put what reads arguments or trains under `if __name__ == "__main__":`, and the model in a function',
+        )
+    said = str(error).strip().splitlines()
+    return ModelError(
+        f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",
+        hint="the same command with --debug shows the whole traceback",
+    )

@@ -1,0 +1,144 @@
+"""The private names of Keras that are used here, each behind a function.
+
+What has no public name in Keras may change with its next version; then this is the file to look at. Keras is imported
+where a function needs it: `exported_names` refuses a wrong name without the seconds that importing Keras takes.
+"""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_EXPORTED = re.compile(r"\bas ([A-Z]\w*)")
+
+
+@cache
+def exported_names(module: str) -> tuple[str, ...]:
+    """Classes and functions of `keras.<module>` that begin with a capital letter; empty where the file tells none.
+
+    >>> "Adam" in exported_names("optimizers"), "Xception" in exported_names("applications")
+    (True, True)
+    """
+    spec = importlib.util.find_spec("keras")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        try:
+            return tuple(dict.fromkeys(_EXPORTED.findall((Path(folder) / module / "__init__.py").read_text("utf-8"))))
+        except OSError:
+            continue
+    return ()
+
+
+def all_layers(layer: Any) -> list[Any]:
+    """A layer or model and all layers within it, at any depth; empty for an operation that is no layer."""
+    return list(layer._flatten_layers()) if hasattr(layer, "_flatten_layers") else []
+
+
+def inner_layers(layer: Any) -> list[Any]:
+    """The layers within a layer, at any depth, without itself."""
+    return list(layer._flatten_layers(include_self=False))
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """The random generators that a layer owns itself, without those of layers within it."""
+    return list(layer._seed_generators)
+
+
+def own_trainable_variables(layer: Any) -> list[Any]:
+    """The variables that a layer made as trainable ones, frozen or not, without those of layers within it."""
+    return list(layer._trainable_variables)
+
+
+def compiled_loss(model: Any) -> Any:
+    """The object that computes the losses that `compile` was given; None where there are none."""
+    return model._compile_loss
+
+
+def compiled_metrics(model: Any) -> Any:
+    """The object that updates the metrics that `compile` was given; None where there are none."""
+    return model._compile_metrics
+
+
+def loss_tracker(model: Any) -> Any:
+    """The metric in which a compiled model keeps the mean of its loss."""
+    return model._loss_tracker
+
+
+def compile_config(model: Any) -> dict[str, Any]:
+    """What `compile` was given. The public `get_compile_config` loses functions of the user's."""
+    return dict(model._compile_config.config)
+
+
+def build_from_batch(model: Any, data: Any) -> None:
+    """Make the variables of model, loss, metrics and optimizer, as `fit` does with its first batch."""
+    model._symbolic_build(data_batch=data)
+
+
+def learning_rate_setting(optimizer: Any) -> Any:
+    """The learning rate or the schedule that an optimizer was given; the public name gives a schedule's value now."""
+    return getattr(optimizer, "_learning_rate", None)
+
+
+def get_mask(tensor: Any) -> Any:
+    """The mask that Keras attached to a tensor, or None."""
+    from keras.src.backend import get_keras_mask
+
+    return None if tensor is None else get_keras_mask(tensor)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Attach a mask to a tensor."""
+    from keras.src.backend import set_keras_mask
+
+    set_keras_mask(tensor, mask)
+
+
+def autocast_scope(layer: Any) -> Any:
+    """The scope that Keras opens around a layer's `call`: variables are read in the layer's precision."""
+    from keras.src.backend import AutocastScope
+
+    return AutocastScope(layer.compute_dtype if layer.autocast else None)
+
+
+_UNINITIALIZED = "uninitialized_variables"
+
+
+def uninitialized_variables() -> list[Any]:
+    """The variables that were made without values. Keras gives them values at the end of its next scope."""
+    from keras.src.backend.common import global_state
+
+    return list(global_state.get_global_attribute(_UNINITIALIZED, []))
+
+
+def set_uninitialized_variables(variables: list[Any]) -> None:
+    """Replace the list of variables that wait for values."""
+    from keras.src.backend.common import global_state
+
+    global_state.set_global_attribute(_UNINITIALIZED, variables)
+
+
+@contextmanager
+def restore_added_losses(model: Any) -> Iterator[None]:
+    """Undo at the end of the block what layers added by `add_loss` in it."""
+    before = [(layer, layer._losses, layer._losses[:]) for layer in all_layers(model)]
+    try:
+        yield
+    finally:
+        for layer, losses, content in before:
+            losses[:] = content
+            layer._losses = losses
+
+
+@contextmanager
+def override_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute of the instance for the time of the block; past Keras, which would track what is set."""
+    own = vars(owner)
+    before = {name: own[name]} if name in own else {}
+    own[name] = value
+    try:
+        yield
+    finally:
+        del own[name]
+        own.update(before)

@@ -1,0 +1,132 @@
+"""An estimate: what a recipe takes on a card under an allocator limit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from fitroom.display import RichDisplay
+from fitroom.memory.timeline import KINDS, PHASES, Kind, Phase, Timeline
+from fitroom.recipe import Recipe
+
+Method = Literal["compiled", "traced", "measured"]
+"""compiled: the framework's own compiler laid out the step for the card. traced: lifetimes of tensors followed without
+running the step. measured: run on the card."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerBytes:
+    """The bytes of one layer at the peak."""
+
+    layer: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(RichDisplay):
+    """What a recipe takes: three sizes, the split of the peak, and how it was found."""
+
+    peak_bytes: int
+    """The most that the framework's allocator has in use at once in a steady training step."""
+
+    required_bytes: int
+    """The smallest allocator limit under which training runs."""
+
+    device_bytes: int
+    """What must be free on the card: `required_bytes` plus context and libraries."""
+
+    timeline: Timeline = field(repr=False)
+    """Memory over the step; `by_kind`, `by_layer` and `by_phase` are read off it."""
+
+    method: Method
+    """How it was found."""
+
+    typical_error: float | None
+    """Median relative error of `peak_bytes` by this method, as benchmarked; None where unmeasured."""
+
+    model: str
+    backend: str
+    gpu: str
+    """The card it is for."""
+
+    limit_bytes: int
+    """The allocator limit it is for."""
+
+    batch_size: int
+    precision: str
+    recipe: Recipe
+    seconds: float
+    """How long the estimate took."""
+
+    training: bool = True
+    """False for predict."""
+
+    versions: Mapping[str, str]
+    """The packages that decide the figures."""
+
+    notes: tuple[str, ...] = ()
+    """What the reader should know, in whole sentences."""
+
+    @property
+    def by_kind(self) -> dict[Kind, int]:
+        """The peak split by kind; sums to `peak_bytes`."""
+        return self.timeline.by_kind()
+
+    @property
+    def by_layer(self) -> tuple[LayerBytes, ...]:
+        """The peak split by layer, largest first; sums to `peak_bytes`."""
+        return tuple(LayerBytes(layer=layer, bytes=size) for layer, size in self.timeline.by_layer().items())
+
+    @property
+    def by_phase(self) -> dict[Phase, int | None]:
+        """The peak within each phase; None where the compiler does not tell."""
+        return self.timeline.by_phase()
+
+    @property
+    def peak_layer(self) -> str | None:
+        """The layer whose operation runs at the peak."""
+        return self.timeline.peak_layer
+
+    @property
+    def fits(self) -> bool:
+        """Whether training runs under the limit it is for."""
+        return self.required_bytes <= self.limit_bytes
+
+    def to_dict(self, *, with_timeline: bool = False) -> dict[str, Any]:
+        """As plain values, for JSON. The timeline is long, and `by_*` carry its findings: it comes on request."""
+        return {
+            "model": self.model,
+            "backend": self.backend,
+            "gpu": self.gpu,
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+            "training": self.training,
+            "recipe": self.recipe.to_dict(),
+            "limit_bytes": self.limit_bytes,
+            "fits": self.fits,
+            "peak_bytes": self.peak_bytes,
+            "required_bytes": self.required_bytes,
+            "device_bytes": self.device_bytes,
+            "by_kind": {kind: self.by_kind[kind] for kind in KINDS},
+            "by_layer": [{"layer": row.layer, "bytes": row.bytes} for row in self.by_layer],
+            "by_phase": {phase: self.by_phase[phase] for phase in PHASES},
+            "peak_layer": self.peak_layer,
+            "method": self.method,
+            "typical_error": self.typical_error,
+            "versions": dict(self.versions),
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 2),
+            **({"timeline": self.timeline.to_dict()} if with_timeline else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
+        """The estimate that `to_dict(with_timeline=True)` wrote."""
+        plain = {each.name: data[each.name] for each in fields(cls)}
+        return cls(
+            **plain
+            | {
+                "timeline": Timeline.from_dict(data["timeline"]),
+                "recipe": Recipe(**data["recipe"]),
+                "notes": tuple(data["notes"]),
+            }
+        )

@@ -1,0 +1,79 @@
+"""What an estimate asks of a backend, and what the backend answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fitroom.cards.catalogue import Card
+from fitroom.memory.estimate import Method
+from fitroom.memory.timeline import Timeline
+from fitroom.recipe import Recipe
+from fitroom.units import format_bytes
+
+NO_LIMIT_BYTES = 2**44
+"""A limit that no step reaches. Under a limit XLA recomputes by itself to come below it, which is slower and not always
+below it on the card. So plans estimate steps without a limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRequest:
+    """One step to trace: what is trained how, on which card, under which allocator limit."""
+
+    batch_size: int
+    card: Card
+    recipe: Recipe = field(default_factory=Recipe)
+
+    limit_bytes: int | None = None
+    """The allocator's limit; None for what the framework takes by default on the card."""
+
+    optimizer: Any = None
+    """A Keras optimizer or its name; None for the model's own, or Adam where it has none."""
+
+    loss: Any = None
+    """A Keras loss or its name; None for the model's own, or one that suits its outputs."""
+
+    training: bool = True
+    """False for the step of `predict`."""
+
+    measure: bool = False
+    """Whether to run the step on the live device instead of predicting it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedStep:
+    """The memory of one step, as a backend predicted or measured it."""
+
+    timeline: Timeline
+    required_bytes: int
+    limit_bytes: int
+    """The allocator limit it holds for."""
+
+    method: Method
+    typical_error: float | None
+    precision: str
+    """The dtype policy the step runs in."""
+
+    versions: Mapping[str, str]
+
+    depends_on_limit: bool = False
+    """Whether a smaller limit makes another step, as with XLA, which recomputes to come under one."""
+
+    notes: tuple[str, ...] = ()
+
+    def as_measured(self, measured_bytes: int) -> "TracedStep":
+        """The same with the peak that was measured, and a note on how far the prediction was off."""
+        predicted_bytes = self.timeline.peak_bytes
+        return replace(
+            self,
+            timeline=self.timeline.with_peak(measured_bytes),
+            required_bytes=max(self.required_bytes + measured_bytes - predicted_bytes, measured_bytes),
+            method="measured",
+            typical_error=0.0,
+            notes=(*self.notes, difference_note(predicted_bytes, measured_bytes)),
+        )
+
+
+def difference_note(predicted_bytes: int, measured_bytes: int) -> str:
+    """How far a prediction is from what was measured, in words."""
+    difference = 100 * (predicted_bytes - measured_bytes) / measured_bytes
+    return f"Predicted without running it: {format_bytes(predicted_bytes)}, {difference:+.2f} % of what was measured."

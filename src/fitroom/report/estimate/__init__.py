@@ -1,0 +1,1 @@
+"""An estimate made readable."""

@@ -1,0 +1,1 @@
+"""A training made readable while it runs."""

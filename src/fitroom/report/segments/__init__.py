@@ -1,0 +1,1 @@
+"""A model's remat segments made readable."""

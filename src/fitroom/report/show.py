@@ -1,0 +1,54 @@
+"""How each value shows itself: which function renders it. `fitroom.display` asks here."""
+
+from functools import singledispatch
+from typing import Any
+
+from rich.console import RenderableType
+
+from fitroom.budget import Budget
+from fitroom.cards.catalogue import Card
+from fitroom.memory.estimate import Estimate
+from fitroom.planning.max_batch import MaxBatch
+from fitroom.planning.result import Plan
+from fitroom.report import notebook
+from fitroom.report.estimate.text import render_estimate_text
+from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts, render_facts
+from fitroom.report.plan.text import render_plan_text
+from fitroom.report.run.report import render_report
+from fitroom.report.shared.sheet import render_plain
+from fitroom.runs.run import Report, Run
+
+
+def show_text(value: Any) -> str:
+    """Return a value as `print` shows it."""
+    match value:
+        case Budget():
+            return format_budget(value)
+        case Card():
+            return format_facts(list_card_facts(value))
+        case MaxBatch():
+            return format_facts(list_max_batch_facts(value))
+    return render_plain(show_rich(value))
+
+
+@singledispatch
+def show_rich(value: Any) -> RenderableType:
+    """Return a value as rich prints it."""
+    raise TypeError(f"no text is known for {type(value).__name__}")
+
+
+@singledispatch
+def show_html(value: Any) -> str:
+    """Return a value as a notebook shows it."""
+    raise TypeError(f"no HTML is known for {type(value).__name__}")
+
+
+show_rich.register(Estimate, render_estimate_text)
+show_rich.register(Plan, render_plan_text)
+show_html.register(Estimate, notebook.render_estimate)
+show_html.register(Plan, notebook.render_plan)
+show_html.register(Run, notebook.render_run)
+show_html.register(Report, render_report)
+show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
+show_html.register(Card, lambda card: render_facts(list_card_facts(card)))
+show_html.register(MaxBatch, lambda found: render_facts(list_max_batch_facts(found)))
