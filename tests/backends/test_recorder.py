@@ -14,10 +14,10 @@ from fitroom.errors import RunInterrupted
 from fitroom.events import listening
 from fitroom.report.progress.words import format_event
 from fitroom.train.sizing import Sizing
-from fitroom.watch import recorder as recorder_module
-from fitroom.watch.recorder import Recorder
-from fitroom.watch.tensorboard import TensorBoardLog
-from fitroom.watch.timing import SteadyRate
+from fitroom.watching import recorder as recorder_module
+from fitroom.watching.recorder import Recorder
+from fitroom.watching.tensorboard import TensorBoardLog
+from fitroom.watching.timing import SteadyRate
 
 FIELDS = [
     *("time", "epoch", "batch", "update", "loss", "metrics", "learning_rate", "pictures_per_second"),

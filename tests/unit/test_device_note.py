@@ -7,8 +7,8 @@ import pytest
 
 from fitroom.backends.contract import Device
 from fitroom.cards.nvml import LiveGpu
-from fitroom.watch import device_note as module
-from fitroom.watch.device_note import device_note, likely_reason
+from fitroom.watching import device_note as module
+from fitroom.watching.device_note import device_note, likely_reason
 
 CARD = LiveGpu(index=0, name="Tesla T4", memory_bytes=16 * 2**30, used_bytes=0)
 FRACTIONS = {"XLA_CLIENT_MEM_FRACTION": "0.5", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
 from fitroom.files.json_lines import append_line, read_lines
-from fitroom.watch.tensorboard import TensorBoardLog
+from fitroom.watching.tensorboard import TensorBoardLog
 
 folder = Path(sys.argv[1])
 log = TensorBoardLog(folder / "tensorboard")

@@ -12,7 +12,7 @@ from fitroom.classify.prediction import Predictor
 from fitroom.classify.preparation import PreparedRun
 from fitroom.classify.records import write_model
 from fitroom.errors import InputError
-from fitroom.watch.listener import Listener
+from fitroom.watching.listener import Listener
 
 SAMPLES, MISTAKES = 24, 12
 TOP = 5

@@ -17,7 +17,7 @@ from fitroom.files.durable import read_json, write_json
 from fitroom.runs.layout import JOB_FILE, LOCK_FILE, MODEL_FILE, REPORT_FILE, RUN_FILE
 from fitroom.runs.lock import FolderLock
 from fitroom.runs.place import check_place, check_writable, not_writable
-from fitroom.watch.listener import Listener
+from fitroom.watching.listener import Listener
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from fitroom.classify.seed import set_seed
 from fitroom.keras_model.fingerprint import current_versions
 from fitroom.keras_model.loading.source import ModelSource
 from fitroom.keras_model.optimizers import optimizer_class
-from fitroom.watch.listener import Listener
+from fitroom.watching.listener import Listener
 
 
 @dataclass(frozen=True, kw_only=True)

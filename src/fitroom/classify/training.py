@@ -13,9 +13,9 @@ from fitroom.errors import MissingExtraError
 from fitroom.events import listening
 from fitroom.runs.layout import TENSORBOARD
 from fitroom.train.fit import fit
-from fitroom.watch.listener import Listener
-from fitroom.watch.recorder import Recorder
-from fitroom.watch.tensorboard import TensorBoardLog
+from fitroom.watching.listener import Listener
+from fitroom.watching.recorder import Recorder
+from fitroom.watching.tensorboard import TensorBoardLog
 
 
 class BestEpoch(keras.callbacks.Callback):  # type: ignore[misc]

@@ -13,7 +13,7 @@ import click
 
 from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.report.shared.words import format_backend
-from fitroom.watch.listener import Listener
+from fitroom.watching.listener import Listener
 
 _STDOUT, _STDERR = 1, 2
 _ANY_NAME = "fitroom-any-name"

@@ -14,7 +14,7 @@ from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
 from fitroom.report.shared.sheet import Sheet
 from fitroom.units import format_bytes, used_of
-from fitroom.watch.meter import NEARLY_FULL
+from fitroom.watching.meter import NEARLY_FULL
 
 _WIDE = 64
 """From this width on, figures have room for their details."""

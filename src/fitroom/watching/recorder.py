@@ -17,9 +17,9 @@ from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
 from fitroom.train.logs import as_floats
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
-from fitroom.watch.listener import Listener
-from fitroom.watch.meter import NEARLY_FULL, MemoryMeter
-from fitroom.watch.timing import SteadyRate, TimeSpent
+from fitroom.watching.listener import Listener
+from fitroom.watching.meter import NEARLY_FULL, MemoryMeter
+from fitroom.watching.timing import SteadyRate, TimeSpent
 
 _SECONDS_BETWEEN = 1.0
 
