@@ -27,7 +27,6 @@ from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.allocators.best_fit import round_up
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import PHASES, Buffer, Moment, Phase, Timeline
-from fitroom.recipe import Remat
 from fitroom.remat.shapes import num_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class MicroBatchStep:
     update: TensorFlowStep
 
 
-def trace_micro_batch_step(prepared: PreparedModel, remat: str | Remat | None = None) -> MicroBatchStep:
+def trace_micro_batch_step(prepared: PreparedModel) -> MicroBatchStep:
     """The step of `fitroom.fit` in parts of the prepared size, with the first targets that the loss takes."""
     model = prepared.model
     objective = Objective(model)
@@ -68,6 +67,7 @@ def trace_micro_batch_step(prepared: PreparedModel, remat: str | Remat | None = 
     def update(data: Any) -> dict[str, Any]:
         return functions.finish(given(), tf.constant(1))
 
+    remat = prepared.request.recipe.remat
     in_segments = Rematerialisation(model, remat, recompute_segment).of_step(part, prepared.num_samples)
 
     def make(data: Any) -> MicroBatchStep:
@@ -80,15 +80,16 @@ def trace_micro_batch_step(prepared: PreparedModel, remat: str | Remat | None = 
     return try_targets(prepared, make, with_loss=True)
 
 
-def trace_whole_step(prepared: PreparedModel, remat: str | Remat) -> MicroBatchStep | TensorFlowStep:
+def trace_whole_step(prepared: PreparedModel) -> MicroBatchStep | TensorFlowStep:
     """The step of `fitroom.fit` on a whole batch: a program for the gradients and one for the update, unless the model
     is so small, or its own, that Keras's step is taken as it is."""
     model = prepared.model
     weights = [*model.trainable_variables, *model.optimizer.variables]
     changed_bytes = sum(num_bytes(each.shape, each.dtype) for each in weights)
     if changed_bytes <= SMALL_BYTES or not is_from_keras(type(model).train_step):
-        return training_step(prepared, remat)
+        return training_step(prepared)
     functions = StepFunctions(model, Objective(model))
+    remat = prepared.request.recipe.remat
     gradients = Rematerialisation(model, remat, recompute_segment).of_step(functions.gradients, prepared.num_samples)
     sums = _sums(model)
 
