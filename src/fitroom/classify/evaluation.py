@@ -30,6 +30,7 @@ def evaluate_and_publish(prepared: PreparedRun, view: Listener) -> dict[str, Any
         resize=options.resize,
         batch_size=prepared.choice.recipe.samples_at_once(options.batch_size),
         gives_probabilities=prepared.network.gives_probabilities,
+        for_loss=True,
     )
     results = evaluate(predictor, split, getattr(images, split).files, images.classes, find_data_root(options.folder))
     records.write_results(prepared.folder, results)
