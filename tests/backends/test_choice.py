@@ -13,6 +13,7 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, Chooser
+from fitroom.classify.compiling import compile_for
 from fitroom.classify.machine import Machine
 from fitroom.classify.network import build_network
 from fitroom.classify.options import TrainOptions
@@ -219,7 +220,9 @@ def prepared(**asked):
     said = []
     wanted = options(**{"batch_size": 16, "budget": "60MiB"} | asked)
     kept = records.read_job(Path(wanted.run_dir))
-    return prepare(wanted, ["fitroom", "train"], kept, SimpleNamespace(said=said.append)), "\n".join(said)
+    found = prepare(wanted, ["fitroom", "train"], kept, SimpleNamespace(said=said.append))
+    compile_for(found.phases[-1], found.options, found.network, found.images)
+    return found, "\n".join(said)
 
 
 def test_network_and_pictures_are_of_the_size_that_was_chosen_and_so_is_the_optimizer():

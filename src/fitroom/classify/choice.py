@@ -10,7 +10,7 @@ from fitroom.classify.options import AUTO, TrainOptions
 from fitroom.classify.precision import Precision, choose_precision, explain_precision
 from fitroom.errors import FitroomError, NothingFitsError
 from fitroom.keras_model.loading.source import ModelSource
-from fitroom.planning.identity import model_digest, rename_segments
+from fitroom.planning.identity import model_digest, number_like
 from fitroom.planning.plan import plan
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
@@ -77,20 +77,14 @@ class Choice:
         }
 
     def plan_for(self, model: Any) -> Plan | None:
-        """The plan with the layer names of `model`, in all phases.
+        """The plan as one for `model`, in all phases, each of which trains other layers.
 
-        The model that was planned with is another one with the same layers, which Keras has numbered differently.
+        The model that was planned with is another one with the same layers, which Keras has numbered differently: `fit`
+        renames the segments.
         """
         if self.plan is None:
             return None
-        before, now = self.plan.model_digest, model_digest(model)
-
-        def rename(recipe: Recipe) -> Recipe:
-            remat = recipe.remat
-            return replace(recipe, remat=rename_segments(remat, before, now)) if isinstance(remat, Remat) else recipe
-
-        fallbacks = tuple(map(rename, self.plan.fallbacks))
-        return replace(self.plan, recipe=rename(self.plan.recipe), fallbacks=fallbacks, model_digest=now)
+        return replace(self.plan, model_digest=number_like(model_digest(model), self.plan.model_digest))
 
     def lines(self, options: TrainOptions, own_size: int) -> Iterator[str]:
         """Lines for people: what was chosen, why, and how it affects the result."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, Chooser, has_same_request
-from fitroom.classify.compiling import compile_for, learning_rate
+from fitroom.classify.compiling import learning_rate
 from fitroom.classify.images import load_images
 from fitroom.classify.machine import Machine, start_machine
 from fitroom.classify.network import Network, build_network, find_image_size
@@ -80,7 +80,7 @@ def prepare(options: TrainOptions, command: Sequence[str], previous: Job | None,
     rate = learning_rate(phases[-1], options, network)
     for line in (describe_network(network, options, rate), *network.notes):
         view.said(line)
-    compile_for(phases[-1], options, network, images)
+    phases[-1].apply(network)  # `job.json` says how many parameters are trained
     values = describe_job(asked, command, machine, network, images, choice, rate)
     job = Job.from_dict(values | ({"command": previous.command, "begun": previous.begun} if previous else {}))
     folder = Path(options.run_dir)
