@@ -68,8 +68,8 @@ class TensorFlowStep:
     returns_gradients: bool = False
     """Whether what it returns stays on the card when it is done."""
 
-    sends_next: bool = False
-    """Whether the next batch comes to the card while it runs."""
+    prefetches_next: bool = False
+    """Whether the next batch is transferred to the card while it runs."""
 
     holds_old: bool = False
     """Whether the old values of variables that it changes are held on the card until it is done."""
