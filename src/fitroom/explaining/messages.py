@@ -318,7 +318,7 @@ NOT_MEMORY = re.compile(
 WORDS = (
     *("alloc", "memory", "oom", "resource", "cudnn", "cublas", "cusolver", "cufft", "cusparse", "blas", "dnn"),
     *("kill", "137", "-9", "signal", "kernel", "algorithm", "dst tensor", "no space left", "engine", "died"),
-    *("autotun", "terminated", " ram", "shm", "out of"),
+    *("autotun", "terminated", " ram", "shm", "out of", "torch_"),
 )
-"""One of these is in every line, in small letters, that a pattern of `MESSAGES` matches: a quick test for the many lines
-that say nothing."""
+"""One of these is in every line, in small letters, that a pattern of `MESSAGES` matches: a quick test for the many
+lines that say nothing."""
