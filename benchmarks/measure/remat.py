@@ -170,9 +170,9 @@ def seconds_by_roofline(
     step_time = StepTime.of_model(model, backend=backend, card=find_card(gpu))
     assert step_time is not None
     at_once = micro_batch or batch_size
-    cover = SegmentChooser.of_model(model).choose(remat, at_once, resident_bytes(model, at_once))
+    segmentation = SegmentChooser.of_model(model).choose(remat, at_once, resident_bytes(model, at_once))
     return step_time.seconds(
-        batch_size=batch_size, micro_batch=at_once, precision=precision, jit=jit, segments=cover.segments
+        batch_size=batch_size, micro_batch=at_once, precision=precision, jit=jit, segments=segmentation.segments
     )
 
 

@@ -148,7 +148,7 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
         remat = remat_of(data["remat"])
         if isinstance(remat, str) and remat not in ("none", "blocks"):
             remat = Remat(budget=remat)
-        cover = choice.choose(remat, at_once, resident_bytes(model, at_once))
+        segmentation = choice.choose(remat, at_once, resident_bytes(model, at_once))
         step = {"batch_size": batch_size, "micro_batch": micro_batch, "precision": precision}
         yield Line(
             mode=mode_of(data["backend"], bool(data["jit"])),
@@ -156,7 +156,7 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
             precision=precision,
             batch_size=batch_size,
             seconds=data["seconds"],
-            ideal=step_time.ideal(**step, segments=cover.segments),
+            ideal=step_time.ideal(**step, segments=segmentation.segments),
         )
 
 

@@ -13,7 +13,7 @@ from fitroom.remat.search import Search
 from fitroom.remat.segmentation import Segment, make_segmentation
 
 
-def every_cover(search):
+def every_segmentation(search):
     """All choices of segments between the search's boundaries."""
     bounds = [int(bound) for bound in search.boundaries]
     for count in range(len(bounds) + 1):
@@ -28,14 +28,16 @@ def every_cover(search):
 @pytest.mark.parametrize("seed", range(4))
 def test_no_choice_of_segments_is_cheaper_within_any_budget(seed, branching):
     search = Search(drawn_chain(seed, branching=branching))
-    covers = {cover.segments: cover for cover in every_cover(search)}.values()
-    smallest = min(cover.peak_bytes for cover in covers)
+    segmentations = {segmentation.segments: segmentation for segmentation in every_segmentation(search)}.values()
+    smallest = min(segmentation.peak_bytes for segmentation in segmentations)
     assert search.smallest_peak_bytes == smallest
     assert search.cheapest(smallest - 1) is None
-    for budget in sorted({cover.peak_bytes for cover in covers}):
+    for budget in sorted({segmentation.peak_bytes for segmentation in segmentations}):
         found = make_segmentation(search.chain, search.cheapest(budget))
         assert found.peak_bytes <= budget
-        assert found.operations == min(cover.operations for cover in covers if cover.peak_bytes <= budget)
+        assert found.operations == min(
+            segmentation.operations for segmentation in segmentations if segmentation.peak_bytes <= budget
+        )
 
 
 def test_less_memory_never_costs_less():

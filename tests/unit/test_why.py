@@ -24,7 +24,7 @@ REMAT_CHOICES = SimpleNamespace(
     blocks=RECOMPUTED,
     tightest=RECOMPUTED,
     within=lambda sample_bytes: RECOMPUTED if sample_bytes >= RECOMPUTED.peak_bytes else None,
-    named=lambda cover: Remat(segments=[("stem", "head")]) if cover.segments else "none",
+    named=lambda segmentation: Remat(segments=[("stem", "head")]) if segmentation.segments else "none",
 )
 
 

@@ -28,7 +28,7 @@ _EPILOG = (
 @click.option(
     "--model",
     metavar="MODEL",
-    help="The model that failed; settings then show savings.",
+    help="The model that was being trained: each setting then says how many bytes it saves.",
     shell_complete=complete_models,
 )
 @click.option(
@@ -54,7 +54,7 @@ def command(
     """Explain why a program ran out of memory, from its log: device, phase, layer, cause, and what to try next.
 
     LOG is a file; without it the log is read from stdin. It may be of TensorFlow, JAX or PyTorch, of any version, or
-    of the system; text that is not known is said to be so.
+    of the system; a log that is not recognised is reported as such (exit code 1).
 
     \b
     fitroom explain crash.log

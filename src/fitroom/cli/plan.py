@@ -39,8 +39,8 @@ _EPILOG = (
 @shared.backend("jax, tensorflow or torch.")
 @shared.precision("A Keras dtype policy, or auto: the fastest on the card.  [default: the model's own]", "auto")
 @shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
-@knob_names("--keep", KEEPABLE, "Knobs that stay as they are")
-@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be changed where nothing else fits")
+@knob_names("--keep", KEEPABLE, "Settings that stay as they are")
+@knob_names("--allow", ALLOWABLE, "Settings that change the task and may be changed where nothing else fits")
 @shared.prefer("samples")
 @click.option(
     "--probe", is_flag=True, help="Time the best recipes on this machine's card instead of predicting their speed."

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,10 @@ from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
 from fitroom.cli.output import choose_backend_and_say, stdout_for_results
 from fitroom.recipe import Recipe, Remat
+
+if TYPE_CHECKING:
+    from fitroom.remat.graph import LayerGraph
+    from fitroom.remat.table import SegmentTable
 
 _EPILOG = (
     "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the input cannot be used; 2 wrong usage."
@@ -58,23 +62,26 @@ def command(
     quieten(choose_backend_and_say(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with stdout_for_results():
-        outline, graph = _outline(load_resizable(source).model, remat, batch_size, precision)
+        table, graph = _make_table(load_resizable(source).model, remat, batch_size, precision)
     if plot:
         from fitroom.report.segments.figure import draw_segments
 
-        plot.write_text(draw_segments(graph, outline), encoding="utf-8")
+        plot.write_text(draw_segments(graph, table), encoding="utf-8")
         click.echo(f"plot written: {plot}", err=True)
     if as_json:
-        click.echo(json.dumps(outline.to_dict(), indent=2))
+        click.echo(json.dumps(table.to_dict(), indent=2))
         return
     from rich.console import Console
 
     from fitroom.report.segments.text import render_segments_text
 
-    Console().print(render_segments_text(outline))
+    Console().print(render_segments_text(table))
 
 
-def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | None) -> Any:
+def _make_table(
+    model: Any, remat: str | Remat, batch_size: int, precision: str | None
+) -> tuple["SegmentTable", "LayerGraph"]:
+    """Return the table of a model's segments, and the layer graph that they divide."""
     from fitroom.keras_model.layers import precision_of
     from fitroom.keras_model.precision import in_precision
     from fitroom.keras_model.recompute import resident_bytes
@@ -84,7 +91,7 @@ def _outline(model: Any, remat: str | Remat, batch_size: int, precision: str | N
     with in_precision(model, precision):
         chooser = SegmentChooser.of_model(model)
         segmentation = chooser.choose(remat, batch_size, resident_bytes(model, batch_size))
-        outline = make_segment_table(
+        table = make_segment_table(
             chooser, segmentation, model=model.name, precision=precision_of(model), num_samples=batch_size
         )
-    return outline, chooser.graph
+    return table, chooser.graph

@@ -103,7 +103,8 @@ def prefer(what: str) -> Decorator:
         type=click.Choice(["whole-batches", "speed"]),
         default="whole-batches",
         show_default=True,
-        help=f"whole-batches: keep micro-batches of at least 16 {what} for BatchNormalization while that fits.",
+        help=f"For a model with BatchNormalization. whole-batches: no micro-batch below 16 {what} where a larger one "
+        "fits; speed: the fastest recipe, however small its micro-batch.",
     )
 
 
@@ -122,4 +123,4 @@ def knob_names(flag: str, known: Sequence[str], text: str) -> Decorator:
         return [f"{before}{comma}{name}" for name in known if name.startswith(begun)]
 
     options: dict[str, Any] = {"multiple": True, "callback": split, "shell_complete": complete}
-    return click.option(flag, metavar="KNOB[,KNOB...]", help=f"{text}: {', '.join(known)}.", **options)
+    return click.option(flag, metavar="SETTING[,SETTING...]", help=f"{text}: {', '.join(known)}.", **options)

@@ -75,12 +75,18 @@ _EPILOG = (
 )
 @shared.backend("jax, tensorflow or torch.")
 @click.option(
-    "--budget", metavar="SIZE", help="Memory to train in: e.g. 8GiB, or a card.  [default: what is available]"
+    "--budget",
+    metavar="SIZE",
+    help="Memory to train in, set as the framework's limit: a size such as 8GiB, or a card's name for the memory of that "
+    "card.  [default: what is available]",
 )
-@shared.gpu("Plan for the memory of this card, e.g. 'RTX 3060'.")
+@shared.gpu(
+    "Plan for this card, e.g. 'RTX 3060': its speed and, without --budget, its memory. With both, --budget is the limit."
+    "  [default: this machine's]"
+)
 @shared.micro_batch("Largest micro-batch.  [default: chosen by the plan]")
-@knob_names("--keep", KEEPABLE, "Knobs that the plan does not change")
-@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be changed where nothing else fits")
+@knob_names("--keep", KEEPABLE, "Settings that the plan does not change")
+@knob_names("--allow", ALLOWABLE, "Settings that change the task and may be changed where nothing else fits")
 @shared.prefer("images")
 @shared.precision(
     "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: the fastest on the card.",

@@ -33,17 +33,17 @@ def trace_within_budget(trace: Trace, model: Any, request: StepRequest) -> tuple
     # In bytes as the search counts them: the largest that fits, the smallest that does not, and what to try next.
     fits_bytes, exceeds_bytes, next_bytes = choices.smallest_bytes, None, budget_bytes
     for number in range(MOST_ESTIMATES):
-        cover = choices.cover(next_bytes)
-        traced, recipe = choices.trace(cover)
+        segmentation = choices.choose(next_bytes)
+        traced, recipe = choices.trace(segmentation)
         if traced.required_bytes <= budget_bytes:
             best, fits_bytes = (traced, recipe), next_bytes
-            if not cover.segments or traced.required_bytes >= GOOD_SHARE * budget_bytes:
+            if not segmentation.segments or traced.required_bytes >= GOOD_SHARE * budget_bytes:
                 break
         elif next_bytes <= choices.smallest_bytes:
             raise _make_error(budget_bytes, traced.required_bytes, choices.num_samples)
         else:
             exceeds_bytes = next_bytes
-        next_bytes = budget_bytes * choices.counted_bytes(cover) // traced.required_bytes
+        next_bytes = budget_bytes * choices.counted_bytes(segmentation) // traced.required_bytes
         is_far_off = best is None and number > 0
         if exceeds_bytes is not None and (is_far_off or not fits_bytes < next_bytes < exceeds_bytes):
             next_bytes = (fits_bytes + exceeds_bytes) // 2
@@ -66,23 +66,23 @@ class _TracedChoices:
         """The smallest peak of any choice, as the search counts it."""
         return self._chooser.search.smallest_peak_bytes * self.num_samples + self._resident_bytes
 
-    def counted_bytes(self, cover: Segmentation) -> int:
+    def counted_bytes(self, segmentation: Segmentation) -> int:
         """The peak of a choice, as the search counts it."""
-        return cover.peak_bytes * self.num_samples + self._resident_bytes
+        return segmentation.peak_bytes * self.num_samples + self._resident_bytes
 
-    def cover(self, budget_bytes: int) -> Segmentation:
+    def choose(self, budget_bytes: int) -> Segmentation:
         """Return the choice that recomputes least within so many bytes, or else the smallest."""
         budget = Remat(budget=max(budget_bytes, self.smallest_bytes))
         return self._chooser.choose(budget, self.num_samples, self._resident_bytes)
 
-    def trace(self, cover: Segmentation) -> tuple[TracedStep, Recipe]:
+    def trace(self, segmentation: Segmentation) -> tuple[TracedStep, Recipe]:
         """Trace the step with a choice; return it and the recipe that names the segments."""
-        recipe = replace(self._request.recipe, remat=self._chooser.to_remat(cover))
+        recipe = replace(self._request.recipe, remat=self._chooser.to_remat(segmentation))
         return self._trace(self._model, replace(self._request, recipe=recipe)), recipe
 
     def trace_smallest(self, budget_bytes: int) -> tuple[TracedStep, Recipe]:
         """Trace the smallest choice. Raises InputError where it exceeds the budget, too."""
-        traced, recipe = self.trace(self.cover(self.smallest_bytes))
+        traced, recipe = self.trace(self.choose(self.smallest_bytes))
         if traced.required_bytes > budget_bytes:
             raise _make_error(budget_bytes, traced.required_bytes, self.num_samples)
         return traced, recipe

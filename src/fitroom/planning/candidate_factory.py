@@ -76,8 +76,8 @@ class CandidateFactory:
     def recomputed(self, micro_batch: int, counted_bytes: int) -> Candidate | None:
         """The candidate that recomputes least within so many counted bytes; None where there is none."""
         sample_bytes = (counted_bytes - self._fixed_bytes(micro_batch)) // micro_batch
-        cover = self.remat_choices.within(sample_bytes) if self.remat_choices else None
-        return self._make(micro_batch, cover) if cover else None
+        segmentation = self.remat_choices.within(sample_bytes) if self.remat_choices else None
+        return self._make(micro_batch, segmentation) if segmentation else None
 
     def blocks(self, micro_batch: int) -> Candidate:
         """The candidate with `remat="blocks"`; the plain one where nothing can be recomputed."""
@@ -91,16 +91,16 @@ class CandidateFactory:
             return self.plain(micro_batch)
         return self._make(micro_batch, self.remat_choices.tightest)
 
-    def _make(self, micro_batch: int, cover: Segmentation | None) -> Candidate:
+    def _make(self, micro_batch: int, segmentation: Segmentation | None) -> Candidate:
         return Candidate(
             variant=self.variant,
             batch_size=self.batch_size,
             micro_batch=micro_batch,
-            remat=self.remat_choices.named(cover) if self.remat_choices and cover else "none",
-            segments=cover.segments if cover else (),
+            remat=self.remat_choices.named(segmentation) if self.remat_choices and segmentation else "none",
+            segments=segmentation.segments if segmentation else (),
             counted_bytes=self._fixed_bytes(micro_batch)
-            + micro_batch * (cover.peak_bytes if cover else _UNKNOWN_BYTES_A_SAMPLE),
-            seconds=self._predict_seconds(micro_batch, cover),
+            + micro_batch * (segmentation.peak_bytes if segmentation else _UNKNOWN_BYTES_A_SAMPLE),
+            seconds=self._predict_seconds(micro_batch, segmentation),
         )
 
     def _fixed_bytes(self, micro_batch: int) -> int:
@@ -110,7 +110,7 @@ class CandidateFactory:
             found += (_SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
         return max(found, self.weights_bytes) + (self.weights_bytes if micro_batch < self.batch_size else 0)
 
-    def _predict_seconds(self, micro_batch: int, cover: Segmentation | None) -> float:
+    def _predict_seconds(self, micro_batch: int, segmentation: Segmentation | None) -> float:
         if self.seconds is None:  # these put candidates in order and mean nothing else
             halved = 0.6 if self.variant.precision != "float32" else 1.0
             return halved + 0.1 * -(-self.batch_size // micro_batch)
@@ -119,5 +119,5 @@ class CandidateFactory:
             micro_batch=micro_batch,
             precision=self.variant.precision,
             jit=self.variant.jit is not False,
-            segments=cover.segments if cover else (),
+            segments=segmentation.segments if segmentation else (),
         )

@@ -16,8 +16,8 @@ _STEP = 1.01
 class RematChoices:
     """The choices of remat segments of one model in one precision, each with its peak and its operations."""
 
-    def __init__(self, choice: SegmentChooser) -> None:
-        self._chooser = choice
+    def __init__(self, chooser: SegmentChooser) -> None:
+        self._chooser = chooser
         self._within: dict[int, Segmentation | None] = {}
 
     @classmethod
@@ -26,9 +26,9 @@ class RematChoices:
         if functional_of(model) is None:
             return None
         with in_precision(model, precision):
-            choice = SegmentChooser.of_model(model)
-            _ = choice.chain  # its sizes are those of this precision
-        return cls(choice)
+            chooser = SegmentChooser.of_model(model)
+            _ = chooser.chain  # its sizes are those of this precision
+        return cls(chooser)
 
     @cached_property
     def none(self) -> Segmentation:
@@ -58,6 +58,6 @@ class RematChoices:
             self._within[step] = None if segments is None else make_segmentation(self._chooser.chain, segments)
         return self._within[step]
 
-    def named(self, cover: Segmentation) -> Remat | str:
+    def named(self, segmentation: Segmentation) -> Remat | str:
         """The `remat` of a recipe that recomputes these segments."""
-        return self._chooser.to_remat(cover) if cover.segments else "none"
+        return self._chooser.to_remat(segmentation) if segmentation.segments else "none"

@@ -1,9 +1,10 @@
-"""Which segments to recompute: the least effort that stays within so many bytes, found exactly.
+"""Which segments to recompute: the least effort that stays within so many bytes.
 
-The chain is divided into segments, each kept or recomputed. What is kept of those before a
-segment, and all that its own backward pass needs, must fit together. So a segmentation is built segment by segment; and
-of two that reach the same boundary, one that keeps more and recomputes more is never better: dynamic programming over
-the boundaries, with every segmentation that is the best for some number of bytes.
+Found by dynamic programming, exact up to the two roundings below. The chain is divided into segments at boundaries,
+which are local minima of the bytes alive; each segment is kept or recomputed. What is kept of the segments before one,
+and all that its own backward pass needs, must fit together. So a segmentation is built segment by segment. Of two that
+reach the same boundary, one that keeps more and recomputes more is never better. Each boundary therefore has a front:
+every segmentation up to it that is the best for some number of bytes.
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ import numpy as np
 from fitroom.remat.chain import Array, Chain
 from fitroom.remat.segmentation import Segment
 
-MOST_BOUNDARIES = 160
-"""The bytes of a graph are divided into so many equal parts; of the cuts within one of them only the best is tried."""
+GRAPH_PARTS = 160
+"""First rounding. The bytes of a graph are divided into 160 equal parts; of the cuts within one part, only the one with
+the fewest bytes alive becomes a boundary."""
 
-MOST_SEGMENTATIONS = 500
-"""Of segmentations whose kept bytes differ by less than this fraction of the budget only one is followed."""
+BUDGET_PARTS = 500
+"""Second rounding. A front of more than 500 segmentations is thinned: of those whose kept bytes differ by less than
+1/500 of the budget, being in the same of 500 equal parts of it, only the one that keeps least is followed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,7 @@ class Search:
         order = np.lexsort((efforts, kept))
         least = np.minimum.accumulate(efforts[order])
         best = order[np.flatnonzero(np.diff(least, prepend=np.iinfo(np.int64).max) < 0)]
-        best = best[_apart(kept[best], budget_bytes)]
+        best = best[_thin_out(kept[best], budget_bytes)]
         return _Front(
             kept_bytes=kept[best],
             efforts=efforts[best],
@@ -130,15 +133,15 @@ def _boundaries(chain: Chain) -> Array:
     alive = chain.alive_bytes
     inner = np.arange(1, chain.num_calls)
     thin = inner[(alive[inner] <= alive[inner - 1]) & (alive[inner] <= alive[inner + 1])]
-    parts = chain.needed_before[thin] * MOST_BOUNDARIES // (chain.needed_before[-1] + 1)
+    parts = chain.needed_before[thin] * GRAPH_PARTS // (chain.needed_before[-1] + 1)
     order = np.lexsort((alive[thin], parts))
     thinnest = np.sort(thin[order[np.unique(parts[order], return_index=True)[1]]])
     return np.concatenate([[0], thinnest, [chain.num_calls]])
 
 
-def _apart(kept_bytes: Array, budget_bytes: int) -> Array:
-    """Which segmentations of a front to follow, where they are many: of those that keep nearly the same, the first."""
-    if len(kept_bytes) <= MOST_SEGMENTATIONS:
+def _thin_out(kept_bytes: Array, budget_bytes: int) -> Array:
+    """Which segmentations of a front to follow; `BUDGET_PARTS` says how a large front is thinned."""
+    if len(kept_bytes) <= BUDGET_PARTS:
         return np.arange(len(kept_bytes))
-    parts = kept_bytes * MOST_SEGMENTATIONS // (budget_bytes + 1)
+    parts = kept_bytes * BUDGET_PARTS // (budget_bytes + 1)
     return np.union1d(np.unique(parts, return_index=True)[1], [len(kept_bytes) - 1])

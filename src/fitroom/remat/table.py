@@ -42,8 +42,8 @@ class SegmentTable:
     num_cuts: int
     """At how many places the search may cut."""
 
-    stretches: tuple[SegmentRow, ...]
-    """One row for each segment, recomputed or kept. The name is that of the JSON output."""
+    rows: tuple[SegmentRow, ...]
+    """One row for each segment, recomputed or kept."""
 
     peak_bytes: int
     """Of activations and their gradients."""
@@ -52,7 +52,7 @@ class SegmentTable:
     """The same where nothing is recomputed."""
 
     smallest_peak_bytes: int
-    """The smallest peak of any chooser of segments."""
+    """The smallest peak of any choice of segments."""
 
     operations: int
     """How many are recomputed."""
@@ -60,9 +60,9 @@ class SegmentTable:
     forward_operations: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `segments` is what `fitroom.Remat` takes."""
-        segments = [[each.first, each.last] for each in self.stretches if each.recomputed]
-        return {**asdict(self), "segments": segments}
+        """For JSON; `segments` is what `fitroom.Remat` takes, and `stretches` the rows: a name that scripts rely on."""
+        fields = {"stretches" if name == "rows" else name: value for name, value in asdict(self).items()}
+        return {**fields, "segments": [[row.first, row.last] for row in self.rows if row.recomputed]}
 
 
 def make_segment_table(
@@ -94,7 +94,7 @@ def make_segment_table(
         precision=precision,
         num_calls=chain.num_calls,
         num_cuts=len(chooser.search.boundaries) - 2,
-        stretches=tuple(rows),
+        rows=tuple(rows),
         peak_bytes=segmentation.peak_bytes * num_samples,
         plain_peak_bytes=chain.plain_peak_bytes * num_samples,
         smallest_peak_bytes=chooser.search.smallest_peak_bytes * num_samples,

@@ -47,16 +47,16 @@ def test_a_model_that_is_called_twice_stays_whole_and_its_calls_have_names_of_th
 )
 def test_blocks_of_ready_made_models_take_a_fraction_of_the_memory(name, at_least):
     choice = SegmentChooser.of_model(load_model(ModelSource(text=name)))
-    cover = choice.choose("blocks")
-    assert choice.chain.plain_peak_bytes > at_least * cover.peak_bytes
-    assert cover.operations < 0.75 * choice.chain.operations.sum()
-    outline = make_segment_table(choice, cover, model=name, precision="float32", num_samples=2)
-    assert outline.peak_bytes == max(stretch.backward_bytes for stretch in outline.stretches)
-    assert sum(stretch.num_calls for stretch in outline.stretches) == len(choice.graph.calls)
-    assert choice.choose(Remat(segments=outline.to_dict()["segments"])) == cover
+    segmentation = choice.choose("blocks")
+    assert choice.chain.plain_peak_bytes > at_least * segmentation.peak_bytes
+    assert segmentation.operations < 0.75 * choice.chain.operations.sum()
+    table = make_segment_table(choice, segmentation, model=name, precision="float32", num_samples=2)
+    assert table.peak_bytes == max(row.backward_bytes for row in table.rows)
+    assert sum(row.num_calls for row in table.rows) == len(choice.graph.calls)
+    assert choice.choose(Remat(segments=table.to_dict()["segments"])) == segmentation
     # What has few single tensors to cut at is cut through several.
-    assert name != "nasnetmobile" or any(len(stretch.leaving) > 1 for stretch in outline.stretches)
-    assert draw_segments(choice.graph, outline).count("<circle") == len(choice.graph.calls)
+    assert name != "nasnetmobile" or any(len(row.leaving) > 1 for row in table.rows)
+    assert draw_segments(choice.graph, table).count("<circle") == len(choice.graph.calls)
 
 
 def test_xception_takes_as_many_operations_and_bytes_as_is_known_of_it():

@@ -84,7 +84,7 @@ def _locate(lane: int, number: int) -> tuple[int, int]:
 
 def _make_bands(table: SegmentTable) -> Iterator[_Band]:
     row = 0
-    for segment in table.stretches:
+    for segment in table.rows:
         y, height = _TOP + _ROW * row, _ROW * segment.num_calls
         row += segment.num_calls
         room = max(height // _LINE_HEIGHT, 1)

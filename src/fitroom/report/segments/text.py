@@ -16,45 +16,45 @@ _WIDTH_OF_FIGURES = 67
 """The width of all columns but names and bars, and of the gaps between them."""
 
 
-def render_segments_text(outline: SegmentTable) -> RenderableType:
+def render_segments_text(segments: SegmentTable) -> RenderableType:
     """Lay out what each segment of a model keeps and saves, and what recomputing it costs."""
-    return _SegmentsText(outline)
+    return _SegmentsText(segments)
 
 
 @dataclass(frozen=True)
 class _SegmentsText:
     """Laid out when printed, because only then are width and encoding known."""
 
-    outline: SegmentTable
+    segments: SegmentTable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        sheet, outline = Sheet.of(options), self.outline
-        yield sheet.make_text(f"{outline.model}, micro-batch {outline.num_samples}, {outline.precision}", "bold")
-        yield sheet.make_text(f"{outline.num_calls} calls of layers, {outline.num_cuts} places to cut")
+        sheet, segments = Sheet.of(options), self.segments
+        yield sheet.make_text(f"{segments.model}, micro-batch {segments.num_samples}, {segments.precision}", "bold")
+        yield sheet.make_text(f"{segments.num_calls} calls of layers, {segments.num_cuts} places to cut")
         yield Text()
         yield Text("Activations and their gradients at the peak", "bold")
-        yield sheet.draw_bars(_list_peaks(outline), whole_bytes=outline.plain_peak_bytes)
+        yield sheet.draw_bars(_list_peaks(segments), whole_bytes=segments.plain_peak_bytes)
         yield Text()
         yield Text("Segments", "bold")
-        yield sheet.indent(_lay_out_table(outline, sheet))
+        yield sheet.indent(_lay_out_table(segments, sheet))
         yield Text()
-        share = format_percent(outline.operations, outline.forward_operations)
+        share = format_percent(segments.operations, segments.forward_operations)
         yield sheet.make_text(
-            f"Recomputed: {format_operations(outline.operations)} of the "
-            f"{format_operations(outline.forward_operations)} operations of a "
+            f"Recomputed: {format_operations(segments.operations)} of the "
+            f"{format_operations(segments.forward_operations)} operations of a "
             f"forward pass, {share}. Sizes are counted by rules; `fitroom estimate --remat` asks the framework."
         )
 
 
-def _list_peaks(outline: SegmentTable) -> list[tuple[str, int | None]]:
+def _list_peaks(segments: SegmentTable) -> list[tuple[str, int | None]]:
     return [
-        ("nothing recomputed", outline.plain_peak_bytes),
-        ("with these segments", outline.peak_bytes),
-        ("the smallest possible", outline.smallest_peak_bytes),
+        ("nothing recomputed", segments.plain_peak_bytes),
+        ("with these segments", segments.peak_bytes),
+        ("the smallest possible", segments.smallest_peak_bytes),
     ]
 
 
-def _lay_out_table(outline: SegmentTable, sheet: Sheet) -> RenderableType:
+def _lay_out_table(segments: SegmentTable, sheet: Sheet) -> RenderableType:
     """Lay out a row for each segment; the bar is what is in use at its backward pass, where there is room for one."""
     room = sheet.width - _WIDTH_OF_FIGURES
     has_bars = room >= _NAME_WIDTH + _BAR_WIDTH
@@ -64,7 +64,7 @@ def _lay_out_table(outline: SegmentTable, sheet: Sheet) -> RenderableType:
         justify: JustifyMethod = "right" if head in ("kept at its end", "saved", "recompute", "at backward") else "left"
         table.add_column(Text(head, "bold"), no_wrap=True, overflow="crop", justify=justify)
     table.show_header = True
-    for segment in outline.stretches:
+    for segment in segments.rows:
         recomputed, kept = ("*", "-") if sheet.ascii_only else ("↻", "·")
         name = segment.last
         if has_first and segment.first != segment.last:
@@ -77,7 +77,7 @@ def _lay_out_table(outline: SegmentTable, sheet: Sheet) -> RenderableType:
             Text(format_operations(segment.operations) if segment.recomputed else ""),
             Text(format_bytes(segment.backward_bytes)),
         ]
-        fraction = segment.backward_bytes / max(outline.peak_bytes, 1) if has_bars else 0.0
+        fraction = segment.backward_bytes / max(segments.peak_bytes, 1) if has_bars else 0.0
         table.add_row(*cells, Text(draw_bar(fraction, _BAR_WIDTH, ascii_only=sheet.ascii_only), "cyan"))
     return table
 
