@@ -182,7 +182,7 @@ def test_nearly_full_memory_is_told_once(tmp_path):
     backend.free(backend.allocate(95))
     recorder.on_epoch_end(2, {"loss": 1.0})
     assert [event["kind"] for event in heard.events] == ["memory nearly full"]
-    assert "90 B of 100 B were in use at once" in heard.events[0]["message"]
+    assert "90 of 100 B were in use at once" in heard.events[0]["message"]
     backend.free(backend.allocate(70))
     recorder.on_epoch_end(3, {"loss": 1.0})
     assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95, 70]  # each since the one before
