@@ -18,6 +18,7 @@ from fitroom.files.json_lines import finite
 from fitroom.inputs.waiting import TimedBatches
 from fitroom.memory.estimate import Estimate
 from fitroom.watching.callback_lists import adding_callback
+from fitroom.watching.input_clock import Totals, wait_share
 from fitroom.watching.meter import LimitWarning
 from fitroom.watching.observer import Observer
 from fitroom.watching.options import LOG_NAMES, WatchOptions
@@ -71,6 +72,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._epoch: int | None = None
         self._batch = self._updates = 0
         self._epoch_readings = 0
+        self._epoch_totals: Totals = (None, 0.0)
 
     # As a context manager
 
@@ -132,6 +134,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Count the batches of an epoch."""
         self._epoch, self._batch, self._epoch_readings = epoch, 0, len(self.readings)
+        self._epoch_totals = self._observer.clock.totals()
         self._observer.clock.resume()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -156,6 +159,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._take()
         if logs is not None:
             found = _merge(self.readings[self._epoch_readings :])
+            found["input_wait"] = wait_share(self._epoch_totals, self._observer.clock.totals())
             for name in self._options.logs:
                 if (value := found.get(LOG_NAMES[name])) is not None:
                     logs[name] = value
@@ -254,10 +258,9 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def _merge(readings: list[Reading]) -> Reading:
-    """Readings as one: the highest peak, the mean shares, and the rest of the last."""
+    """Readings as one: the highest peak, the mean utilisation, and the rest of the last."""
     merged = dict(readings[-1])
     for name in ("peak_bytes", "host_bytes"):
         merged[name] = max((one[name] for one in readings if one[name] is not None), default=None)
-    for name in ("utilization", "input_wait"):
-        merged[name] = mean_of([one[name] for one in readings])
+    merged["utilization"] = mean_of([one["utilization"] for one in readings])
     return merged

@@ -4,6 +4,21 @@ import threading
 import time
 from collections.abc import Callable
 
+Totals = tuple[float | None, float]
+"""The seconds spent waiting for input, None where nobody tells, and the seconds of training."""
+
+
+def wait_share(before: Totals, after: Totals) -> float | None:
+    """The share of training time spent waiting between two moments; None where it is not known.
+
+    >>> wait_share((1.0, 10.0), (2.0, 14.0)), wait_share((None, 0.0), (None, 4.0))
+    (0.25, None)
+    """
+    trained = after[1] - before[1]
+    if after[0] is None or trained <= 0:
+        return None
+    return min(1.0, (after[0] - (before[0] or 0.0)) / trained)
+
 
 class InputClock:
     """Counts training time and, within it, the time spent waiting for input.
@@ -70,6 +85,7 @@ class InputClock:
         with self._lock:
             if self._since is not None:
                 self._wait_seconds, self._train_seconds = self._totals(self._clock())
+                self._has_waits = self._has_waits or self.count_outside is not None
                 self._since = None
 
     def resume(self) -> None:
@@ -78,8 +94,8 @@ class InputClock:
             if self._is_warm and self._since is None:
                 self._start()
 
-    def totals(self, at: float | None = None) -> tuple[float | None, float]:
-        """The seconds spent waiting, None where nobody tells, and those of training."""
+    def totals(self, at: float | None = None) -> Totals:
+        """The seconds so far."""
         with self._lock:
             waited, trained = self._totals(self._clock() if at is None else at)
             return (waited if self._has_waits or self.count_outside else None), trained

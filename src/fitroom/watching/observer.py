@@ -12,7 +12,7 @@ from fitroom.cards.nvml import live_gpus
 from fitroom.cards.utilization import UtilizationReader
 from fitroom.inputs.waiting import TimedBatches, listening_to_waits
 from fitroom.keras_model.epoch_inputs import wrapping_inputs
-from fitroom.watching.input_clock import InputClock
+from fitroom.watching.input_clock import InputClock, Totals, wait_share
 from fitroom.watching.meter import MemoryMeter, host_bytes
 from fitroom.watching.phases import PhaseMeter, measure_phases
 from fitroom.watching.summary import Reading, mean_of
@@ -41,7 +41,7 @@ class Observer:
         self.phases = PhaseMeter(partial(_take_peak, MemoryMeter(backend)))
         self._thread: int | None = None
         self._utilization: UtilizationReader | None = None
-        self._before: tuple[float, float] = (0.0, 0.0)
+        self._last_totals: Totals = (None, 0.0)
         self._stack = ExitStack()
 
     def open(self) -> None:
@@ -75,7 +75,7 @@ class Observer:
     def read(self) -> Reading:
         """Read everything, of the time since the reading before, and without waiting for the device."""
         busy = self._utilization.read() if self._utilization else {}
-        of_devices = {
+        of_devices: dict[str, dict[str, Any]] = {
             name: {**meter.read(wait=False), "utilization": busy.get(name)} for name, meter in self.meters.items()
         }
         fullest = max(of_devices.values(), key=lambda use: _fullness(use["peak_bytes"], use["limit_bytes"]))
@@ -93,14 +93,8 @@ class Observer:
 
     def _input_wait(self) -> float | None:
         """The share of training time spent waiting since the last reading."""
-        waited, trained = self.clock.totals()
-        if waited is None:
-            return None
-        since_waited, since_trained = waited - self._before[0], trained - self._before[1]
-        if since_trained <= 0:
-            return None
-        self._before = (waited, trained)
-        return min(1.0, since_waited / since_trained)
+        before, self._last_totals = self._last_totals, self.clock.totals()
+        return wait_share(before, self._last_totals)
 
     def _on_wait(self, begin: float, end: float, samples: int | None) -> None:
         if self._thread in (None, threading.get_ident()):

@@ -9,6 +9,7 @@ from fitroom.backends.contract import Device
 from fitroom.display import TextDisplay
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import PHASES, Phase
+from fitroom.watching.input_clock import wait_share
 
 if TYPE_CHECKING:
     from fitroom.watching.observer import Observer
@@ -85,7 +86,6 @@ def summarize(
     notes: Sequence[str] = (),
 ) -> WatchSummary:
     """Summarize all readings of a watch."""
-    waited, trained = observer.clock.totals()
     measured = observer.phases.peak_bytes
     phases: dict[Phase, int | None] = {}
     if measured:
@@ -99,7 +99,7 @@ def summarize(
         devices=tuple(_summarize_device(device, readings) for device in observer.devices),
         peak_is_of_process=not observer.backend.can_reset_peak,
         host_bytes=max((one["host_bytes"] for one in readings if one["host_bytes"] is not None), default=None),
-        input_wait=None if waited is None or trained <= 0 else min(1.0, waited / trained),
+        input_wait=wait_share((0.0, 0.0), observer.clock.totals()),
         phase_peak_bytes=phases,
         phases_are="measured" if measured else "predicted" if estimate is not None else None,
         own_seconds=own_seconds,

@@ -35,9 +35,7 @@ def make_trace(
             for number, (begin, end) in enumerate(steps)
         ),
         *(
-            _slice(
-                MEASURED, _PHASES, each.phase, each.begin - zero, each.end - zero, {"peak_bytes": each.peak_bytes}
-            )
+            _slice(MEASURED, _PHASES, each.phase, each.begin - zero, each.end - zero, {"peak_bytes": each.peak_bytes})
             for each in observer.phases.slices
         ),
     ]
@@ -72,7 +70,7 @@ def _predicted(estimate: Estimate, begin: float, seconds: float) -> Iterator[Eve
     # Every place where memory changes is too much for a long step; the peak stays.
     shown = {*range(0, count, max(1, count // _MAX_MOMENTS)), timeline.peak_moment, count - 1}
     for index in sorted(shown):
-        sizes = {kind: values[index] for kind, values in usage.items()}
+        sizes: dict[str, Any] = {kind: values[index] for kind, values in usage.items()}
         yield from _counter(PREDICTED, "memory by kind (bytes)", begin + seconds * index / count, sizes)
     for thread, what in ((_PHASES, "phase"), (_LAYERS, "layer")):
         named = groupby(range(count), key=lambda index: getattr(timeline.moments[index], what))

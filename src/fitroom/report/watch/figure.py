@@ -40,7 +40,7 @@ def draw_watch(summary: WatchSummary, readings: Sequence[Reading], file_format: 
 def _format_verdict(summary: WatchSummary) -> str:
     facts = words.list_facts(summary)
     first = facts[summary.devices[0].name]
-    return f"{first}; input {facts['input']}" if "input" in facts else first
+    return f"{first}; input: {facts['input']}" if "input" in facts else first
 
 
 def _draw_memory(axes: Any, readings: Sequence[Reading]) -> None:

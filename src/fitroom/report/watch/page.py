@@ -32,20 +32,21 @@ def render_watch_page(summary: WatchSummary, readings: Sequence[Reading]) -> str
 def make_charts(readings: Sequence[Reading]) -> list[Chart]:
     """Make the charts of memory by device, of the host, and of the shares of time, where they are known."""
     limit_bytes = words.find_limit(readings)
-    marks = [{"value": limit_bytes, "name": f"limit {format_bytes(limit_bytes)}", "colour": "--alarm"}]
+    name = f"limit {format_bytes(limit_bytes)}"
+    marks: list[dict[str, object]] = [{"value": limit_bytes, "name": name, "colour": "--alarm"}]
     charts = [
         _make_chart(
-            f"memory-{name}",
-            f"Memory of {name}",
+            f"memory-{device}",
+            f"Memory of {device}",
             "bytes",
             readings,
             {
-                "in use": [reading["devices"][name]["in_use_bytes"] for reading in readings],
-                "peak since the reading before": [reading["devices"][name]["peak_bytes"] for reading in readings],
+                "in use": [reading["devices"][device]["in_use_bytes"] for reading in readings],
+                "peak since the reading before": [reading["devices"][device]["peak_bytes"] for reading in readings],
             },
             marks if limit_bytes else [],
         )
-        for name in readings[-1]["devices"]
+        for device in readings[-1]["devices"]
     ]
     host = {"host memory": [reading["host_bytes"] for reading in readings]}
     shares = {

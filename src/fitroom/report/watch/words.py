@@ -1,5 +1,6 @@
 """What is said of a watch: the same in the terminal, in the figure and on the page."""
 
+import textwrap
 from collections.abc import Sequence
 
 from fitroom.report.facts import Facts
@@ -7,22 +8,28 @@ from fitroom.report.shared.words import format_backend, format_count, format_dur
 from fitroom.units import format_bytes, used_of
 from fitroom.watching.summary import SLOW_INPUT, DeviceUse, Reading, WatchSummary
 
+_WIDTH = 80
 NOT_COUNTED = "memory is not counted by the framework"
 
 
 def format_headline(summary: WatchSummary) -> str:
     """Say what was watched."""
     steps = format_count(summary.updates, "step")
-    return f"{steps} in {format_duration(summary.seconds)} on {format_backend(summary.backend)}"
+    seconds = summary.seconds
+    lasted = f"{seconds:.1f} s" if seconds < 60 else format_duration(seconds)
+    return f"{steps} in {lasted} on {format_backend(summary.backend)}"
 
 
 def format_summary(summary: WatchSummary) -> str:
-    """Write the summary as lines of at most 80 columns where names allow it."""
+    """Write the summary as lines of at most 80 columns."""
     facts = list_facts(summary)
     width = max(map(len, facts))
     lines = [f"fitroom: watched {format_headline(summary)}"]
-    lines += [f"  {name:<{width}}  {value}" for name, value in facts.items()]
-    return "\n".join([*lines, *(f"  {note}" for note in list_notes(summary))])
+    for name, value in facts.items():
+        lines += textwrap.wrap(f"  {name:<{width}}  {value}", _WIDTH, subsequent_indent=" " * (width + 4))
+    for note in list_notes(summary):
+        lines += textwrap.wrap(f"  {note}", _WIDTH, subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def list_facts(summary: WatchSummary) -> Facts:
@@ -35,7 +42,7 @@ def list_facts(summary: WatchSummary) -> Facts:
     if summary.host_bytes is not None:
         facts["host"] = f"{format_bytes(summary.host_bytes)} at most"
     if summary.input_wait is not None:
-        facts["input"] = f"waited for {_format_percent(summary.input_wait)} of the training time"
+        facts["input"] = f"training waited for it {_format_percent(summary.input_wait)} of the time"
     facts["watching"] = f"took {_format_percent(summary.own_seconds / max(summary.seconds, 1e-9))} of one core"
     return facts
 
