@@ -12,6 +12,7 @@ import pytest
 import fitroom
 from event_files import scalars
 from fitroom.backends.choose import current_backend
+from sample_estimates import small_estimate
 from traces import check_trace
 
 BACKEND = keras.backend.backend()
@@ -213,12 +214,11 @@ def test_the_files_hold_what_was_read(tmp_path):
     assert watch.summary().phase_peak_bytes["backward"] > 0
 
 
-def test_an_estimate_may_be_given(tmp_path):
-    model = small_net()
-    estimate = fitroom.estimate(model, 8)
-    with fitroom.watch(estimate=estimate, verbose=False) as watched:
-        train_plain(model, *samples())
-    assert watched.summary().phase_peak_bytes == estimate.by_phase
+def test_an_estimate_may_be_given():
+    with fitroom.watch(estimate=small_estimate(), verbose=False) as watched:
+        train_plain(small_net(), *samples())
+    assert watched.summary().phase_peak_bytes == small_estimate().by_phase
+    assert watched.summary().phases_are == "predicted"
 
 
 def test_names_for_the_logs_can_be_chosen():
@@ -232,7 +232,7 @@ def test_names_for_the_logs_can_be_chosen():
 
 
 def test_an_error_in_the_block_is_raised_and_the_summary_still_printed(capsys):
-    with pytest.raises(Exception, match="planted"), fitroom.watch() as watched:  # noqa: PT012, PT011
+    with pytest.raises(Exception, match="planted"), fitroom.watch() as watched:
         train_plain(small_net(), BrokenData(0.0))
     assert "fitroom: watched " in capsys.readouterr().err
     assert watched.summary().num_readings >= 2
@@ -240,7 +240,7 @@ def test_an_error_in_the_block_is_raised_and_the_summary_still_printed(capsys):
 
 def test_a_callback_notices_that_fit_failed(capsys):
     watch = fitroom.watch(interval=0.05)
-    with pytest.raises(Exception, match="planted"):  # noqa: PT011
+    with pytest.raises(Exception, match="planted"):
         train_plain(small_net(), BrokenData(0.0), callbacks=[watch])
     for thread in threading.enumerate():
         if thread.name == "fitroom watch":
@@ -276,14 +276,14 @@ def test_a_run_folder_resumes_with_a_watch(tmp_path):
     assert watch.summary().updates == 8
 
 
-def test_steps_per_execution_are_counted_by_execution():
+def test_every_batch_of_an_execution_is_counted():
     if BACKEND == "torch":
         pytest.skip("Keras has no steps_per_execution on PyTorch")
     model = small_net()
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), steps_per_execution=4)
     with fitroom.watch(verbose=False) as watched:
         train_plain(model, *samples())
-    assert watched.readings[-1]["batch"] == 8
+    assert watched.readings[-1]["batch"] == watched.summary().updates == 8
     assert 0 <= watched.summary().input_wait <= 1
 
 
@@ -336,4 +336,3 @@ def test_the_meter_of_a_watch_reads_what_the_framework_counts():
         read = backend.read_memory(backend.devices()[0]).in_use_bytes
         del held
     assert watched.summary().peak_bytes >= read
-

@@ -170,11 +170,14 @@ def test_a_call_is_running_until_it_raises():
     ready, go = threading.Event(), threading.Event()
     made = []
 
-    def callback():
-        made.append(RunningCall(callers=1))
+    def on_train_begin(depth):
+        if depth:
+            on_train_begin(depth - 1)  # as a list of callbacks calls each of them
+        else:
+            made.append(RunningCall("on_train_begin"))
 
     def fit():
-        callback()
+        on_train_begin(2)
         ready.set()
         go.wait()
         raise ZeroDivisionError
@@ -266,7 +269,7 @@ def test_the_summary_says_what_is_known():
         notes=("A note.",),
     )
     assert str(summary).splitlines() == [
-        "fitroom: watched 1,000 steps in 1 minute 40 seconds on JAX",
+        "fitroom: watched 1,000 steps in 2 minutes on JAX",
         "  gpu:0     NVIDIA H200: peak 10.00 of 100.00 GiB since the process began,",
         "            2.00 GiB at the end, busy 97 % of the time",
         "  phases    forward 9.00 GiB, backward 10.00 GiB (predicted)",

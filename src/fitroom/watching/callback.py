@@ -35,7 +35,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
     A reading is a dict, and a line of `jsonl`:
 
         time, seconds         Unix seconds, and seconds since watching began
-        epoch, batch, update  the epoch from 0, its batches that have begun, and all batches so far; null before
+        epoch, batch, update  the epoch from 0 (null outside `fit`), its batches that have begun, all batches so far
         in_use_bytes, peak_bytes, reserved_bytes, limit_bytes    of the fullest device; the peak is since the reading
                               before (JAX: since the process began); null where the framework does not count
         host_bytes            of this process in the host's memory
@@ -70,7 +70,11 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._began: float | None = None
         self._own_seconds = self._seconds = 0.0
         self._epoch: int | None = None
-        self._batch = self._updates = 0
+        self._batch = 0
+        """How many batches of the epoch have begun, those that a resumed run skipped included."""
+        self._skipped: int | None = None
+        self._updates_before = 0
+        """Updates of earlier epochs."""
         self._epoch_readings = 0
         self._epoch_totals: Totals = (None, 0.0)
 
@@ -82,10 +86,10 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._block.enter_context(adding_callback(self))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._block.close()
         self._is_in_block = False
-        self._end()
+        self._end(has_failed=kind is not None)
 
     def batches(self, data: Iterable[Any]) -> Iterator[Any]:
         """Iterate over the batches of a training loop of your own, so that batches and waiting for input are counted.
@@ -94,8 +98,9 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         ...     model.train_on_batch(x, y)
         """
         self._observer.begin_training()
-        for batch in TimedBatches(data):
-            self._begin_batch(self._batch)
+        self._begin_epoch(None)
+        for number, batch in enumerate(TimedBatches(data)):
+            self._begin_batch(number)
             yield batch
             self._observer.clock.end_batch()
         self._observer.clock.pause()
@@ -110,7 +115,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
                 self.readings,
                 seconds=self._seconds + running,
                 own_seconds=own_seconds,
-                updates=self._updates,
+                updates=self._updates(),
                 estimate=self._estimate,
                 notes=self._notes,
             )
@@ -127,14 +132,13 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin to watch, unless that was begun by `with`."""
         if self._sampler is None:
-            self._call = RunningCall(callers=2)  # the one that called the CallbackList
+            self._call = RunningCall("on_train_begin")
             self._begin()
         self._observer.begin_training()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Count the batches of an epoch."""
-        self._epoch, self._batch, self._epoch_readings = epoch, 0, len(self.readings)
-        self._epoch_totals = self._observer.clock.totals()
+        self._begin_epoch(epoch)
         self._observer.clock.resume()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -142,7 +146,8 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._begin_batch(batch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note that the results of a batch are there."""
+        """Note that the results of a batch are there. With `steps_per_execution`, those of several."""
+        self._batch = max(self._batch, batch + 1)
         self._observer.clock.end_batch()
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -183,13 +188,23 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self._take()
         self._sampler.start()
 
+    def _begin_epoch(self, epoch: int | None) -> None:
+        self._updates_before = self._updates()
+        self._epoch, self._batch, self._skipped = epoch, 0, None
+        self._epoch_readings, self._epoch_totals = len(self.readings), self._observer.clock.totals()
+
     def _begin_batch(self, batch: int) -> None:
         self._observer.begin_batch()
-        self._batch, self._updates = batch + 1, self._updates + 1
+        if self._skipped is None:
+            self._skipped = batch
+        self._batch = batch + 1
+
+    def _updates(self) -> int:
+        return self._updates_before + self._batch - (self._skipped or 0)
 
     def _take_in_thread(self) -> None:
         if self._call is not None and not self._call.is_running():  # `fit` raised, and Keras tells no callback
-            self._end()
+            self._end(has_failed=True)
         else:
             self._take()
 
@@ -205,21 +220,21 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
                     "seconds": round(time.perf_counter() - self._zero, 3),
                     "epoch": self._epoch,
                     "batch": self._batch,
-                    "update": self._updates,
+                    "update": self._updates(),
                     **read,
                 }
             )
             self.readings.append(reading)
             self._outputs.write(reading)
         for name, use in reading["devices"].items():
-            if said := self._warnings[name].check(use["peak_bytes"], use["limit_bytes"]):
+            if said := self._warnings[name].check(self._observer.new_peak_bytes(name, use), use["limit_bytes"]):
                 self._events.tell(
                     "memory nearly full",
                     f"{said[:-1]} on {name}. `fitroom.fit` in place of `model.fit` survives where it runs out.",
                     **use,
                 )
 
-    def _end(self) -> None:
+    def _end(self, *, has_failed: bool = False) -> None:
         """Stop to watch, write the files of the end, and print the summary."""
         with self._lock:
             sampler, self._sampler = self._sampler, None
@@ -234,7 +249,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
             self._own_seconds += sampler.own_seconds
             self._seconds += time.perf_counter() - (self._began or 0.0)
             self._began = None
-        if self._options.makes_estimate and self._estimate is None:
+        if self._options.makes_estimate and self._estimate is None and not has_failed:
             self._estimate = self._make_estimate()
         summary = self.summary()
         trace = partial(make_trace, self._observer, self.readings, self._estimate, zero=self._zero or 0.0)

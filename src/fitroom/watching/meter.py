@@ -69,10 +69,14 @@ class MemoryMeter:
             host_bytes=host_bytes(),
         )
 
+    def tell_peak(self, peak_bytes: int) -> None:
+        """Another meter of the device has read this peak, and reset it."""
+        self._told_peak_bytes = max(self._told_peak_bytes, peak_bytes)
+
     def _tell_others(self, peak_bytes: int) -> None:
         for meter in self._meters:
             if meter is not self and (meter.backend.name, meter.device) == (self.backend.name, self.device):
-                meter._told_peak_bytes = max(meter._told_peak_bytes, peak_bytes)
+                meter.tell_peak(peak_bytes)
 
 
 class LimitWarning:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -39,6 +39,8 @@ class Observer:
         self.batch_begins: list[float] = []
         """When the first batches began, by `time.perf_counter`."""
         self.phases = PhaseMeter(partial(_take_peak, MemoryMeter(backend)))
+        self._first_peaks: dict[str, int | None] = {}
+        """What could not be reset when watching began: on JAX, the peak of the process before."""
         self._thread: int | None = None
         self._utilization: UtilizationReader | None = None
         self._last_totals: Totals = (None, 0.0)
@@ -46,8 +48,8 @@ class Observer:
 
     def open(self) -> None:
         """Begin to observe. The peaks start anew, where the framework can do that."""
-        for meter in self.meters.values():
-            meter.read(wait=False)
+        read = {name: meter.read(wait=False)["peak_bytes"] for name, meter in self.meters.items()}
+        self._first_peaks = {} if self.backend.can_reset_peak else read
         self._utilization = UtilizationReader()
         self._stack.callback(self._utilization.close)
         self._stack.enter_context(listening_to_waits(self._on_wait))
@@ -90,6 +92,12 @@ class Observer:
                 for name, use in of_devices.items()
             },
         }
+
+    def new_peak_bytes(self, device: str, use: Mapping[str, Any]) -> int | None:
+        """The peak of a reading, where it is of the time since watching began; else what is in use."""
+        is_old = use["peak_bytes"] == self._first_peaks.get(device)
+        peak_bytes: int | None = use["in_use_bytes" if is_old else "peak_bytes"]
+        return peak_bytes
 
     def _input_wait(self) -> float | None:
         """The share of training time spent waiting since the last reading."""

@@ -6,14 +6,16 @@ from types import FrameType
 
 
 class RunningCall:
-    """A call that was under way in this thread when this was made.
+    """The call around a callback's method, under way in this thread when this was made.
 
     Nothing of it is kept alive: frames hold arrays, and an error's traceback holds frames.
     """
 
-    def __init__(self, callers: int) -> None:
-        """`callers`: how many calls lie between this one and the one that is meant."""
-        frame = sys._getframe(callers + 1)
+    def __init__(self, method: str) -> None:
+        """`method`: its name. Calls of that name, of a list of callbacks or of one around another, are gone through."""
+        frame = sys._getframe(1)
+        while frame.f_code.co_name == method and frame.f_back is not None:
+            frame = frame.f_back
         self._thread, self._place = threading.get_ident(), (id(frame), frame.f_code)
 
     def is_running(self) -> bool:

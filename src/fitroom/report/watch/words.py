@@ -1,5 +1,6 @@
 """What is said of a watch: the same in the terminal, in the figure and on the page."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -26,9 +27,9 @@ def format_summary(summary: WatchSummary) -> str:
     width = max(map(len, facts))
     lines = [f"fitroom: watched {format_headline(summary)}"]
     for name, value in facts.items():
-        lines += textwrap.wrap(f"  {name:<{width}}  {value}", _WIDTH, subsequent_indent=" " * (width + 4))
+        lines += _wrap(f"  {name:<{width}}  {value}", width + 4)
     for note in list_notes(summary):
-        lines += textwrap.wrap(f"  {note}", _WIDTH, subsequent_indent="  ")
+        lines += _wrap(f"  {note}", 2)
     return "\n".join(lines)
 
 
@@ -62,6 +63,12 @@ def list_notes(summary: WatchSummary) -> Sequence[str]:
 def find_limit(readings: Sequence[Reading]) -> int | None:
     """Return the limit of the fullest device, where it is known."""
     return readings[-1]["limit_bytes"] if readings else None
+
+
+def _wrap(text: str, indent: int) -> list[str]:
+    """Wrap a line, and never between a number and its unit."""
+    joined = re.sub(r"(\d) (%|B|[KMG]iB)", "\\1\0\\2", text)
+    return [line.replace("\0", " ") for line in textwrap.wrap(joined, _WIDTH, subsequent_indent=" " * indent)]
 
 
 def _format_device(use: DeviceUse, peak_is_of_process: bool) -> str:
