@@ -173,6 +173,7 @@ def test_protected_fit_is_watched_too():
     assert watched.summary().updates == 8
 
 
+@pytest.mark.backends("jax", "torch")  # on TensorFlow it always does
 def test_keras_does_not_wait_for_the_device_after_every_batch_because_of_it():
     threads = set()
 

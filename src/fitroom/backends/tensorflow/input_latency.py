@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 _TAG = "fitroom wait"
-_NANOSECONDS = 1e-9
+_MICROSECONDS = 1e-6
 
 
 class InputLatency:
@@ -42,7 +42,7 @@ class InputLatency:
         summary = tf.compat.v1.Summary.FromString(tf.raw_ops.StatsAggregatorSummary(iterator=self._aggregator).numpy())
         for value in summary.value:
             if value.tag == _TAG:
-                return float(value.histo.sum * _NANOSECONDS)
+                return float(value.histo.sum * _MICROSECONDS)
         return 0.0
 
     def close(self) -> None:
