@@ -12,12 +12,10 @@ from fitroom.watching.meter import LimitWarning, MemoryMeter
 from fitroom.watching.phases import PhaseMeter
 from fitroom.watching.running_call import RunningCall
 from fitroom.watching.sampler import Sampler
-from fitroom.watching.summary import DeviceUse, WatchSummary
 from fitroom.watching.trace import make_trace
 from sample_estimates import small_estimate
+from sample_watches import GIB, make_reading, make_summary
 from traces import check_trace
-
-GIB = 2**30
 
 
 def test_meters_of_one_device_each_find_the_peak_that_another_has_reset():
@@ -214,16 +212,8 @@ class Observed:
             self.phases.on_mark(mark)
 
 
-def reading(seconds, **values):
-    use = {"in_use_bytes": GIB, "peak_bytes": 3 * GIB, "reserved_bytes": None, "limit_bytes": 4 * GIB}
-    device = use | {"utilization": 0.5}
-    shares = {"host_bytes": GIB, "utilization": 0.5, "input_wait": None, "phase_peak_bytes": None}
-    place = {"time": 0.0, "seconds": seconds, "epoch": 0, "batch": 1, "update": 1}
-    return place | use | shares | {"devices": {"gpu:0": device, "gpu:1": device}} | values
-
-
 def test_a_trace_shows_measurement_and_estimate_side_by_side():
-    trace = make_trace(Observed(), [reading(0.0), reading(1.0, input_wait=0.25)], small_estimate(), zero=10.0)
+    trace = make_trace(Observed(), [make_reading(0.0), make_reading(1.0, input_wait=0.25)], small_estimate(), zero=10.0)
     tracks = check_trace(trace)
     assert tracks["measured on fake"] == {
         "gpu:0 memory (bytes)": 2,
@@ -246,28 +236,7 @@ def test_a_trace_shows_measurement_and_estimate_side_by_side():
 
 
 def test_the_summary_says_what_is_known():
-    use = DeviceUse(
-        name="gpu:0",
-        description="NVIDIA H200",
-        in_use_bytes=2 * GIB,
-        peak_bytes=10 * GIB,
-        limit_bytes=100 * GIB,
-        utilization=0.97,
-    )
-    summary = WatchSummary(
-        backend="jax",
-        seconds=100.0,
-        updates=1000,
-        devices=(use,),
-        peak_is_of_process=True,
-        host_bytes=3 * GIB,
-        input_wait=0.25,
-        phase_peak_bytes={"forward": 9 * GIB, "backward": 10 * GIB, "update": None},
-        phases_are="predicted",
-        own_seconds=0.1,
-        num_readings=90,
-        notes=("A note.",),
-    )
+    summary = make_summary()
     assert str(summary).splitlines() == [
         "fitroom: watched 1,000 steps in 2 minutes on JAX",
         "  gpu:0     NVIDIA H200: peak 10.00 of 100.00 GiB since the process began,",
