@@ -50,4 +50,3 @@ def test_the_page_has_a_chart_for_all_that_is_known(tmp_path, readings, charts):
     data = json.loads(re.search(r'id="chart-data">(.*?)</script>', page, re.DOTALL)[1])
     assert [chart["key"] for chart in data] == charts
     assert "training waited for it 25 % of the time" in page
-    assert "http" not in page.replace("http-equiv", "")

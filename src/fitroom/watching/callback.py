@@ -32,7 +32,7 @@ from fitroom.watching.trace import make_trace
 class Watch(keras.callbacks.Callback):  # type: ignore[misc]
     """What `fitroom.watch` returns. It may be used several times; readings and summary are of all of them.
 
-    A reading is a dict, and a line of `jsonl`:
+    A reading is a dict, and a line of `jsonl`::
 
         time, seconds         Unix seconds, and seconds since watching began
         epoch, batch, update  the epoch from 0 (null outside `fit`), its batches that have begun, all batches so far
@@ -99,11 +99,13 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         """
         self._observer.begin_training()
         self._begin_epoch(None)
-        for number, batch in enumerate(TimedBatches(data)):
-            self._begin_batch(number)
-            yield batch
-            self._observer.clock.end_batch()
-        self._observer.clock.pause()
+        try:
+            for number, batch in enumerate(TimedBatches(data)):
+                self._begin_batch(number)
+                yield batch
+                self._observer.clock.end_batch()
+        finally:
+            self._observer.clock.pause()
 
     def summary(self) -> WatchSummary:
         """The figures of everything that was watched so far. `print` shows them as text."""
