@@ -258,6 +258,13 @@ def test_watches_may_be_nested_and_each_finds_the_whole_peak():
         assert outer.summary().peak_bytes == pytest.approx(inner.summary().peak_bytes, rel=0.2)
 
 
+def test_nested_watches_count_each_wait_once():
+    with fitroom.watch(verbose=False) as outer, fitroom.watch(verbose=False) as inner:
+        train_plain(small_net(), SlowData(0.1))
+    assert 0 < inner.summary().input_wait < 1
+    assert 0 < outer.summary().input_wait < 1
+
+
 def test_one_watch_may_be_used_again_and_goes_on_counting():
     model, watch = small_net(), fitroom.watch(verbose=False)
     train_plain(model, *samples(), callbacks=[watch])

@@ -121,8 +121,8 @@ class Observer:
 
         def wrap(batches: Any, batch_size: int | None) -> Any:
             self.batch_size = self.batch_size or batch_size
-            if count is None:
-                return TimedBatches(batches)
+            if count is None:  # another watch may time them already, and its waits are told to all
+                return batches if isinstance(batches, TimedBatches) else TimedBatches(batches)
             counted = count(batches)
             if counted is not batches:
                 self.clock.count_outside = latency.total_seconds
