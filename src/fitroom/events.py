@@ -7,7 +7,8 @@ from contextvars import ContextVar
 from typing import Any
 
 Event = dict[str, Any]
-"""Its "kind", a "message" for people, where it happened ("epoch" and "batch" from 0), and facts of its kind."""
+"""Its "kind" (one of `EventKind`), a "message" for people, where it happened ("epoch" and "batch" from 0), and facts of
+its kind."""
 
 OnEvent = Callable[[Event], None]
 
@@ -22,7 +23,7 @@ def listening(on_event: OnEvent) -> Iterator[None]:
     Listeners of enclosing blocks are called too. An event may come from the thread that writes checkpoints.
 
     >>> with listening(lambda event: print(event["kind"])):
-    ...     Events().tell("resumed", "resuming at batch 3")["message"]
+    ...     Events().tell(EventKind.RESUMED, "resuming at batch 3")["message"]
     resumed
     'resuming at batch 3'
     """
@@ -31,6 +32,58 @@ def listening(on_event: OnEvent) -> Iterator[None]:
         yield
     finally:
         _listeners.reset(token)
+
+
+class EventKind:
+    """The kinds of events. The logs of runs and `--json` have these texts, so that none is ever changed."""
+
+    # Memory.
+    OUT_OF_MEMORY = "out of memory"
+    """A step did not fit; the same batch is repeated with a smaller micro-batch or more recomputed."""
+    MEMORY_NEARLY_FULL = "memory nearly full"
+    """A peak came near the limit. Told to listeners; not in the log of a run."""
+    BATCH_STATISTICS = "batch statistics"
+    """BatchNormalization sees micro-batches instead of whole batches; told once a training."""
+
+    # What the training is carried out with.
+    PLAN = "plan"
+    """The plan that was made for a budget, or what it could not take into account."""
+    JIT = "jit"
+    """The step is compiled whole where Keras would run it operation by operation."""
+    RUN_FOLDER = "run folder"
+    """What differs from the run that the folder holds, or that its file system has no locks."""
+
+    # The way of a run.
+    RESUMING = "resuming"
+    """What the data cannot guarantee when this run is resumed later; told when a new run begins."""
+    RESUMED = "resumed"
+    """An unfinished run continues from its last checkpoint."""
+    CALLBACKS = "callbacks"
+    """The state of a callback that could not be restored when the run resumed."""
+    INTERRUPTED = "interrupted"
+    """A signal stopped the run after a whole batch."""
+    FAILED = "failed"
+    """An error ended the run. In its log only: whoever called gets the error itself."""
+    FINISHED = "finished"
+    """The run was finished before, and nothing is left to train."""
+
+    # Files of the run folder.
+    CHECKPOINT_NOT_WRITTEN = "checkpoint not written"
+    """A checkpoint could not be written; training continues."""
+    CHECKPOINT_DAMAGED = "checkpoint damaged"
+    """The newest checkpoint cannot be read; the one before it is used."""
+    CHECKPOINT_MISSING = "checkpoint missing"
+    """A run that had begun or finished has not the checkpoint that it should have."""
+    MODEL_DAMAGED = "model damaged"
+    """The saved model of a finished run cannot be read and is made again from the last checkpoint."""
+    MODEL_NOT_WRITTEN = "model not written"
+    """The trained model could not be saved."""
+
+    # The data and the loss.
+    IMAGE_WENT_BAD = "picture went bad"
+    """An image file that could be read when it was scanned cannot be read now; another image takes its place."""
+    LOSS_NOT_FINITE = "loss not finite"
+    """The loss became NaN or infinite; training continues."""
 
 
 class Events:
@@ -47,7 +100,7 @@ class Events:
         self._said_once: set[str] = set()
 
     def tell(self, kind: str, message: str, **facts: Any) -> Event:
-        """Publish one event, and return it as it is recorded."""
+        """Publish one event of one of the kinds of `EventKind`, and return it as it is recorded."""
         event = {"kind": kind, "message": message, **self.where, **facts}
         if not self._listeners:
             # A warning, since Python shows those to people who never heard of logging.

@@ -34,7 +34,7 @@ class At(keras.callbacks.Callback):
 
 
 def stop():
-    raise Stop
+    raise Stop("the user's callback")
 
 
 def trained(run_dir, *, callbacks=(), epochs=3, units=8, model=None, **options):
@@ -62,8 +62,11 @@ def undisturbed(tmp_path_factory):
 def test_a_run_that_an_error_ended_goes_on_to_the_same_result(number, undisturbed, tmp_path):
     with pytest.raises(Stop):
         trained(tmp_path / "run", callbacks=[At(number, stop)])
+    failed = fitroom.open_run(tmp_path / "run").events[-1]
+    assert (failed["kind"], failed["message"]) == ("failed", "Stop: the user's callback.")
     model, history = trained(tmp_path / "run", callbacks=[At(99, stop)])
     assert "resumed" in kinds(history)
+    assert "failed" not in kinds(history)
     assert_same(weights_of(model), weights_of(undisturbed[0]), rtol=0, atol=0)
     assert history.epoch == undisturbed[1].epoch
     assert history.history["loss"] == pytest.approx([float(v) for v in undisturbed[1].history["loss"]], rel=1e-6)

@@ -146,6 +146,9 @@ def test_an_interrupted_run_and_the_reason_of_a_failure_are_said(tmp_path):
         "Interrupted: 10 of 10 epochs done. The disk is full. So far: loss 0.212. "
         "Make the same call again to resume from the last checkpoint."
     )
+    with open(tmp_path / "log.jsonl", "a") as file:
+        file.write('{"kind": "resumed", "message": "resuming at batch 3 of epoch 2."}\n')
+    assert "The disk is full." not in judge_run(fitroom.open_run(tmp_path)).sentence
 
 
 def test_a_run_under_way_is_told_from_one_that_was_killed(tmp_path):

@@ -1,9 +1,11 @@
 """What every backend offers. The rest of fitroom trains and traces through this alone.
 
-A backend is a package beside this file, named as Keras names it, with the same files in each: `backend.py` (the class),
-`device.py` (devices and readings), `out_of_memory.py` (recognising it), `limit.py` (less memory than there is, set
-before the framework starts), `train/` (training steps, each all of it or nothing) and `trace/` (the memory of a step
-without running it). A capability that a framework lacks is a flag here, not a surprise at run time.
+The backend of a framework is a package beside this file, named as Keras names the framework: `jax`, `tensorflow`,
+`torch`. The three have the same files: `backend.py` (the class), `device.py` (devices and readings), `out_of_memory.py`
+(recognising it), `limit.py` (less memory than there is, set before the framework starts), `train/` (training steps,
+each all of it or nothing) and `trace/` (the memory of a step without running it). `fake` is a scripted backend for
+tests, with a file in place of each folder; `xla` is no backend but what JAX and TensorFlow share. A capability that a
+framework lacks is a flag here, not a surprise at run time.
 """
 
 from collections.abc import Sequence
@@ -56,7 +58,12 @@ class Stepper(Protocol):
     """
 
     batches_ahead: int
-    """How many batches may be prefetched beside the one that is being trained on."""
+    """How many batches a thread makes ahead of the one that is being trained on, each passed through `prefetch`.
+
+    These batches wait on the host: their number costs memory of the host, not of the card. What is copied to the card
+    ahead of its turn is decided in each backend's `train/transfer.py` and is at most the next batch: JAX copies the
+    next batch, TensorFlow the next micro-batch, PyTorch nothing.
+    """
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
@@ -89,9 +96,10 @@ class Stepper(Protocol):
         """The outputs of several batches of `predict`, put together as Keras does."""
 
     def prefetch(self, batch: Batch) -> Batch:
-        """Bring a batch nearer to the device while another is being trained on, as Keras's own `fit` would.
+        """Prepare a batch on the host for its transfer to the device, while another batch is being trained on.
 
-        Called from another thread. It never raises for want of memory: it then returns the batch as it was given.
+        Called from another thread, for each batch in the order of training. Returns the batch to train on. It never
+        raises for want of memory: it then returns the batch as it was given.
         """
 
     def pause(self) -> None:

@@ -3,6 +3,9 @@
 Each backend says which classes its framework raises; the rest is the same for all. A framework's error reaches
 us wrapped more often than not: Keras rebuilds errors to add the layer's arguments, user code raises its own
 from it, and libraries below the framework (cuDNN, cuBLAS) know only a status code.
+
+The texts here decide whether an error that is raised now counts as out of memory, so that its batch is repeated.
+`explaining/messages.py` explains logs, with sizes and devices; `train/transaction.py` only picks a line to quote.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""The batches that are prefetched, in the order in which training takes them."""
+"""Which batch a stepper is given next, so that it can start the transfer to the card before that batch's turn.
+
+The thread that makes batches ahead on the host is in `fitroom.inputs.prefetch`; how many it makes is `batches_ahead` in
+`contract.py`.
+"""
 
 from collections import deque
 
@@ -6,7 +10,7 @@ from fitroom.batch import Batch
 
 
 class PrefetchQueue:
-    """Batches on the host that training will take next: one thread adds them, the thread that trains asks for them."""
+    """The batches on the host that training takes next: one thread adds them, the thread that trains asks for them."""
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()

@@ -12,7 +12,7 @@ from fitroom.classify.options import OWN_WEIGHTS, resume_command
 from fitroom.data.files import files_below
 from fitroom.errors import InputError, ModelError
 from fitroom.runs.job import Job
-from fitroom.runs.layout import MODEL_FILE
+from fitroom.runs.layout import JOB_FILE, MODEL_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
     classes = job.classes or [f"class {number}" for number in range(outputs[1] or 0)]
     if len(classes) != outputs[1]:
         raise ModelError(
-            f"{file} has {outputs[1]} classes, and the job.json beside it names {len(classes)}.",
+            f"{file} has {outputs[1]} classes, and the {JOB_FILE} beside it names {len(classes)}.",
             hint="they are from different runs: move the model to another folder to use it with numbered classes",
         )
     return Classifier(

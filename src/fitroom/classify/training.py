@@ -10,7 +10,7 @@ from fitroom.classify.phases import Phase, begin_phase, is_over, read_earlier_hi
 from fitroom.classify.preparation import PreparedRun
 from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
-from fitroom.events import listening
+from fitroom.events import EventKind, listening
 from fitroom.runs.layout import TENSORBOARD
 from fitroom.train.fit import fit
 from fitroom.watching.listener import Listener
@@ -83,8 +83,10 @@ def _fit(prepared: PreparedRun, phase: Phase, best: BestEpoch, view: Listener) -
 
     def pass_on(event: dict[str, Any]) -> None:
         # The command line itself says how to resume, and the plan has said what its micro-batch changes.
-        is_planned = event["kind"] == "batch statistics" and plan and event.get("micro_batch") == plan.micro_batch
-        if event["kind"] != "interrupted" and not is_planned:
+        is_planned = (
+            event["kind"] == EventKind.BATCH_STATISTICS and plan and event.get("micro_batch") == plan.micro_batch
+        )
+        if event["kind"] != EventKind.INTERRUPTED and not is_planned:
             view.event(event)
 
     with listening(pass_on):

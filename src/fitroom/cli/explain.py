@@ -104,7 +104,7 @@ def _explain(log: Path | None, *, passes_on: bool) -> Explanation:
 
 
 def _read_stdin(file: BinaryIO, *, passes_on: bool) -> Iterator[str]:
-    """The lines of stdin. What comes is passed on at once, so that a training can be followed."""
+    """The lines of stdin. Each chunk is passed on to stderr when it is read, so that a training can be followed."""
     from fitroom.explaining.explain import check_text
 
     rest, is_first = b"", True

@@ -77,12 +77,12 @@ _EPILOG = (
 @click.option(
     "--budget",
     metavar="SIZE",
-    help="Memory to train in, set as the framework's limit: a size such as 8GiB, or a card's name for the memory of that "
+    help="Memory to train in, set as the framework's limit: a size, e.g. 8GiB, or a card's name for the memory of that "
     "card.  [default: what is available]",
 )
 @shared.gpu(
-    "Plan for this card, e.g. 'RTX 3060': its speed and, without --budget, its memory. With both, --budget is the limit."
-    "  [default: this machine's]"
+    "The card to plan for, e.g. 'RTX 3060': its speed and, without --budget, its memory. With both, --budget is the "
+    "limit.  [default: this machine's, else a T4]"
 )
 @shared.micro_batch("Largest micro-batch.  [default: chosen by the plan]")
 @knob_names("--keep", KEEPABLE, "Settings that the plan does not change")

@@ -13,7 +13,7 @@ from fitroom.data.opening import BadImageError
 from fitroom.data.settings import Resize
 from fitroom.data.split import ImageFile
 from fitroom.errors import InputError
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 from fitroom.inputs.passes import seeded_generator
 
 
@@ -80,5 +80,5 @@ class Reader:
             return
         self._reported.add(path)
         said = f"{display_name(path)} cannot be read any more ({reason}); {display_name(other)} is used in its place."
-        self.events.tell("picture went bad", said, file=display_name(path), reason=reason)
+        self.events.tell(EventKind.IMAGE_WENT_BAD, said, file=display_name(path), reason=reason)
         self.report_bad(path, reason)

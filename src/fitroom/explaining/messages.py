@@ -5,6 +5,9 @@ A pattern names what it shows and nothing more. Its named groups fill the fields
 as a plain number; `shape`, `dtype`, `index`, `device`, `allocator` speak for themselves. Patterns are tried in order,
 and the first that matches a line wins, so the more specific come first.
 
+The patterns here explain logs, after the fact. `backends/out_of_memory.py` decides whether an error that is raised now
+counts as out of memory; `train/transaction.py` only picks a line to quote.
+
 `tests/fixtures/crash_logs` holds the messages of many versions that these patterns are tested on.
 """
 

@@ -1,4 +1,8 @@
-"""PrefetchIterator: batches are made by a thread while the ones before are being trained."""
+"""A thread that makes batches on the host while earlier ones are being trained on.
+
+The transfer of these batches to the card is the backends' own: `Stepper.prefetch` and `batches_ahead` in
+`fitroom.backends.contract`.
+"""
 
 import threading
 import time
@@ -76,9 +80,8 @@ class PrefetchIterator(Iterator[PrefetchedBatch]):
         try:
             raise found
         finally:
-            del (
-                found
-            )  # else this frame and the error, with all that its traceback refers to, would keep each other alive
+            # Else this frame and the error, with all that its traceback refers to, would keep each other alive.
+            del found
 
     def close(self) -> None:
         """End the thread, after the batch that it is making, and drop what it made ahead."""

@@ -1,11 +1,14 @@
-"""The names of all files in a run folder. Nobody else spells them.
+"""The names of all files in a run folder. Other modules use these constants and spell no name themselves.
 
 Written by every training with a `run_dir`:
 
     run.json        what the run is: model, data, batch size, epochs, seed, recipe, versions; and its state
     plan.json       the plan that it carries out, if there is one
     history.json    the metrics of each epoch so far
-    log.jsonl       events, one a line: out of memory, smaller and larger micro-batches, resuming
+    log.jsonl       events, one a line, each of a kind of `fitroom.events.EventKind`: out of memory, batch statistics,
+                    plan, jit, run folder, resuming, resumed, callbacks, interrupted, failed, finished, loss not finite,
+                    checkpoint not written, checkpoint damaged, checkpoint missing, model damaged, model not written,
+                    picture went bad
     checkpoints/    the last two
     model.keras     the finished model, which plain Keras loads
     lock            which process works in the folder

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from fitroom.display import HtmlDisplay, write_report
 from fitroom.errors import InputError
+from fitroom.events import EventKind
 from fitroom.files.durable import read_json
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
@@ -73,7 +74,7 @@ class Run(HtmlDisplay):
 
     @property
     def job(self) -> dict[str, Any]:
-        """The same as `job.json` has it."""
+        """The content of `job.json` as plain values: what `fitroom train` was asked for and chose; else empty."""
         return self.train_job.values
 
     @property
@@ -86,7 +87,7 @@ class Run(HtmlDisplay):
     def seconds(self) -> float | None:
         """How long it trained; the time between a stop and a resume does not count."""
         begun, ended = parse_time(self.facts.get("begun")), parse_time(self.facts.get("updated"))
-        was_resumed = any(event.get("kind") == "resumed" for event in self.events)
+        was_resumed = any(event.get("kind") == EventKind.RESUMED for event in self.events)
         if self.state == "finished" and not was_resumed and begun is not None and ended is not None:
             return ended - begun
         return self.readings.seconds or None
@@ -112,7 +113,7 @@ def open_run(run_dir: str | Path) -> Run:
         )
     reader = _Reader(folder)
     events = tuple(reader.read_lines(layout.LOG_FILE))
-    resumed = [parse_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
+    resumed = [parse_time(event.get("time")) for event in events if event.get("kind") == EventKind.RESUMED]
     skipped = reader.read_lines(layout.SKIPPED_FILE)
     job = reader.read(layout.JOB_FILE, lambda values: Job.from_dict(dict(values))) or Job()
     return Run(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 from fitroom.files.durable import load_weights
 from fitroom.files.field_types import check_fields
 from fitroom.files.values import decode, encode
@@ -111,10 +111,12 @@ class RunCheckpointer(Checkpointer):
         self.model, self.source, self.transaction, self.callbacks = model, source, transaction, callbacks
         self.epochs = epochs
         self.states = CallbackStates(callbacks)
-        self.writer = CheckpointWriter(folder.checkpoints, warn=lambda said: self._tell("checkpoint not written", said))
+        self.writer = CheckpointWriter(
+            folder.checkpoints, warn=lambda said: self._tell(EventKind.CHECKPOINT_NOT_WRITTEN, said)
+        )
         found = read_latest(folder.checkpoints) if folder.progress != "new" else None
         if found is not None and found.note:
-            self._tell("checkpoint damaged", found.note)
+            self._tell(EventKind.CHECKPOINT_DAMAGED, found.note)
         self.checkpoint = found.checkpoint if found else None
         if found is not None:
             _check_facts(found)
@@ -122,7 +124,7 @@ class RunCheckpointer(Checkpointer):
             self._check_finished(epochs)
         elif found is None and folder.progress == "unfinished" and folder.has_history:
             self._tell(
-                "checkpoint missing",
+                EventKind.CHECKPOINT_MISSING,
                 f"no checkpoint is left in {folder.checkpoints}: training starts anew.",
             )
         self._drawn: dict[str, Any] | None = None
@@ -149,10 +151,12 @@ class RunCheckpointer(Checkpointer):
             if epochs < done:
                 raise InputError(f"{said}.", hint=f"ask for all of its {done} epochs, and they are trained again")
             folder.reopen()
-            self._tell("checkpoint missing", f"{said}: training resumes from epoch {facts['epoch'] + 1}.")
+            self._tell(EventKind.CHECKPOINT_MISSING, f"{said}: training resumes from epoch {facts['epoch'] + 1}.")
         elif damage:
             folder.reopen()
-            self._tell("model damaged", f"{folder.model_file} is made again from the last checkpoint: {damage}.")
+            self._tell(
+                EventKind.MODEL_DAMAGED, f"{folder.model_file} is made again from the last checkpoint: {damage}."
+            )
 
     def start_position(self) -> Position | None:
         """The position of the last checkpoint."""
@@ -172,11 +176,11 @@ class RunCheckpointer(Checkpointer):
             self._take(position, self.source.state(), {})
             self.writer.flush()
             if self.source.resume_note:
-                self._tell("resuming", self.source.resume_note)
+                self._tell(EventKind.RESUMING, self.source.resume_note)
         else:
             is_over = position.epoch >= self.epochs
             words = "its end" if is_over else f"batch {position.batch + 1} of epoch {position.epoch + 1}"
-            self._tell("resumed", f"resuming the run in {self.folder.path} at {words}.", epoch=position.epoch)
+            self._tell(EventKind.RESUMED, f"resuming the run in {self.folder.path} at {words}.", epoch=position.epoch)
 
     def restore(self) -> None:
         """Restore model, callbacks, history, sizes, random generators and source from the checkpoint."""
@@ -184,7 +188,7 @@ class RunCheckpointer(Checkpointer):
         facts, arrays = self._facts(), self.checkpoint.arrays
         restore_state(self.model, arrays)
         for note in self.states.restore(facts["callbacks"], arrays):
-            self._tell("callbacks", note)
+            self._tell(EventKind.CALLBACKS, note)
         history = self.model.history
         history.epoch, history.history = list(facts["history"]["epoch"]), dict(facts["history"]["history"])
         self.transaction.training.restore(facts["sizing"]["training"])
@@ -247,7 +251,7 @@ class RunCheckpointer(Checkpointer):
                 raise OSError(f"{RUN_FILE} could not be written")
         except OSError as error:
             self._tell(
-                "model not written",
+                EventKind.MODEL_NOT_WRITTEN,
                 f"{self.folder.model_file} could not be written: {error.strerror or error}. The model in memory is "
                 "trained: save it, or make room and call the same again, which resumes from the last checkpoint.",
             )
@@ -269,7 +273,7 @@ class RunCheckpointer(Checkpointer):
         self.callbacks.on_train_begin()
         self.restore()
         self.folder.write_history(self.model.history.history)  # the file may be torn; the checkpoint has it whole
-        self._tell("finished", f"the run in {self.folder.path} is finished; asking for more epochs resumes it.")
+        self._tell(EventKind.FINISHED, f"the run in {self.folder.path} is finished; asking for more epochs resumes it.")
 
     def close(self) -> None:
         """Wait for the last checkpoint."""
@@ -322,7 +326,7 @@ class RunCheckpointer(Checkpointer):
         self.folder.mark("interrupted")
         hint = f"the same call again resumes from here: run_dir={str(self.folder.path)!r}"
         saved = "all of it saved" if is_saved else "which could not be saved: the checkpoint before it is kept"
-        self._tell("interrupted", f"stopped after a whole batch, {saved}; {hint}.")
+        self._tell(EventKind.INTERRUPTED, f"stopped after a whole batch, {saved}; {hint}.")
         raise RunInterrupted("Training was stopped by a signal.", signal_number=number, hint=hint)
 
     def _tell(self, kind: str, said: str, **facts: Any) -> None:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from fitroom.backends.contract import Backend
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 
 _SECONDS_BETWEEN_CHECKS = 0.5
 """On a card, reading a number may wait for all queued work, so it is not read after every batch."""
@@ -45,7 +45,7 @@ class LossWatch:
         where = f"batch {batch + 1}" if batch is not None else "its last batches"
         since = f" (after batch {self._last_finite + 1} it was still finite)" if self._last_finite is not None else ""
         self.events.tell(
-            "loss not finite",
+            EventKind.LOSS_NOT_FINITE,
             f"the loss is {float(loss)} at {where} of epoch {epoch + 1}{since}: a smaller learning rate, "
             "clipping (clipnorm) or other targets may help; training continues.",
             epoch=epoch,
@@ -61,7 +61,7 @@ def epoch_logs(model: Any, logs: dict[str, Any]) -> dict[str, Any]:
 def as_floats(logs: dict[str, Any]) -> dict[str, Any]:
     """Logs with the framework's numbers as Python floats; dicts that a metric gave are merged in.
 
-    StreamReader a number may wait for the device.
+    Reading a number may wait for the device.
     """
     found: dict[str, Any] = {}
     for name, value in logs.items():

@@ -178,7 +178,7 @@ def prefetch_batches(
 ) -> Iterator[Iterator[PrefetchedBatch]]:
     """Iterate over batches, each prefetched towards the device while one before it is being worked on."""
     try:
-        with prefetch(batches, transaction.ahead, depth, record=record) as items:
+        with prefetch(batches, transaction.prefetch, depth, record=record) as items:
             yield items
     finally:
         transaction.stepper.pause()

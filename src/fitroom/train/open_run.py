@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fitroom.errors import InputError
-from fitroom.events import Events
+from fitroom.errors import FitroomError, InputError, message_of
+from fitroom.events import EventKind, Events
 from fitroom.inputs import Source
 from fitroom.keras_model.fingerprint import current_versions, given_learning_rate, model_fingerprint
 from fitroom.planning.result import Plan
@@ -27,6 +27,10 @@ def open_run_folder(run_dir: str | Path, events: Events, cadence: Cadence) -> It
         opened = OpenRun(folder, interrupts, events, cadence)
         try:
             yield opened
+        except Exception as error:
+            if opened.checkpointer is not None:  # before that, the folder may hold another run
+                folder.log({"kind": EventKind.FAILED, "message": _describe(error), **events.where})
+            raise
         finally:
             if opened.checkpointer is not None:
                 opened.checkpointer.close()
@@ -88,7 +92,7 @@ class OpenRun:
         if plan is not None and self.folder.progress != "finished":
             self.folder.write_plan(plan)
         for note in self.folder.notes:
-            self.events.tell("run folder", note)
+            self.events.tell(EventKind.RUN_FOLDER, note)
         self.checkpointer = RunCheckpointer(
             self.folder,
             self.interrupts,
@@ -101,3 +105,12 @@ class OpenRun:
             epochs=epochs,
         )
         return self.checkpointer
+
+
+def _describe(error: Exception) -> str:
+    """Say in one sentence which error ended a run."""
+    said = message_of(error).strip().partition("\n")[0][:300]
+    named = (
+        said if isinstance(error, FitroomError) else f"{type(error).__name__}: {said}" if said else type(error).__name__
+    )
+    return named if named.endswith(".") else f"{named}."

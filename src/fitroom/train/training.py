@@ -10,7 +10,7 @@ from fitroom.backends.choose import current_backend
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.errors import InputError, ModelError
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 from fitroom.input_sizes import InputShape
 from fitroom.inputs import Source, orders_batches, source_of, split_validation, unpack
 from fitroom.inputs.arrays import ArraySource
@@ -110,7 +110,7 @@ class Training:
                 transaction = build_transaction(self.model, recipes, events, whole=whole)
                 transaction.prepare(source.peek())
                 if note := getattr(transaction.stepper, "note", None):
-                    events.tell("jit", note)
+                    events.tell(EventKind.JIT, note)
                 known = callback_list(
                     callbacks,
                     self.model,
@@ -137,10 +137,10 @@ class Training:
                     checkpointer.restore_finished()
                 else:
                     if plan and self.budget is not None:
-                        events.tell("plan", plan.why)
+                        events.tell(EventKind.PLAN, plan.why)
                         if self.input_shape is None and not isinstance(source, ArraySource):
                             for note in describe_open_dimensions(self.model, self._input_shape(source.peek())):
-                                events.tell("plan", note + " Where samples may be larger, give `input_shape`.")
+                                events.tell(EventKind.PLAN, note + " Where samples may be larger, give `input_shape`.")
                     Loop(
                         model=self.model,
                         source=source,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fitroom.backends.contract import Backend, Stepper
 from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import FreshStart, OutOfMemoryError
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 from fitroom.explaining.advice import MICRO_BATCH, REMAT
 from fitroom.explaining.explain import explain_lines
 from fitroom.explaining.explanation import Explanation
@@ -20,6 +20,9 @@ from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
 
 _ABOUT_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
+"""Picks the line of a framework's error to quote in our message. `backends/out_of_memory.py` decides whether the error
+counts as out of memory; `explaining/messages.py` explains logs, with sizes and devices."""
+
 _NAMES: dict[StepName, str] = {"train_step": "training", "test_step": "validation", "predict_step": "prediction"}
 _Step = Callable[[int], Any]
 """Carries out one batch with at most so many samples in a micro-batch."""
@@ -83,7 +86,7 @@ class Transaction:
         if size < batch.size and self.batch_statistics():
             largest = micro_batch_sizes(batch.size, size)[0]
             said = BATCH_STATISTICS.format(samples=f"{largest} sample{'s' if largest > 1 else ''}")
-            self.events.tell_once("batch statistics", said, micro_batch=size)
+            self.events.tell_once(EventKind.BATCH_STATISTICS, said, micro_batch=size)
         self.training.succeeded(batch.size)
         return logs
 
@@ -103,8 +106,12 @@ class Transaction:
             lambda samples: self.stepper.predict_batch(batch, samples), batch, self.predicting, "predict_step"
         )
 
-    def ahead(self, batch: Batch) -> Batch:
-        """The batch brought nearer to the device; whoever asks must not hold on to a stepper for it."""
+    def prefetch(self, batch: Batch) -> Batch:
+        """Prepare a batch for its transfer to the device, by the stepper in force. Returns the batch to train on.
+
+        The thread that makes batches ahead calls this method instead of `stepper.prefetch`: another remat replaces the
+        stepper in the middle of an epoch, and the new one must be told which batches come.
+        """
         return self.stepper.prefetch(batch)
 
     def _attempt(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
@@ -152,7 +159,7 @@ class Transaction:
         is_new = now.remat != before
         again = f"{describe_remat(now.remat)}, micro-batch {smaller}" if is_new else f"micro-batch {smaller}"
         return self.events.tell(
-            "out of memory",
+            EventKind.OUT_OF_MEMORY,
             f"out of memory in {what} with micro-batch {samples}; the same batch again with {again}. "
             f"The batch stays at {batch.size}.",
             during=what,

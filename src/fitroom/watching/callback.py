@@ -13,7 +13,7 @@ import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
 from fitroom.errors import FitroomError
-from fitroom.events import Events
+from fitroom.events import EventKind, Events
 from fitroom.files.json_lines import finite
 from fitroom.inputs.waiting import TimedBatches
 from fitroom.memory.estimate import Estimate
@@ -231,7 +231,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         for name, use in reading["devices"].items():
             if said := self._warnings[name].check(self._observer.new_peak_bytes(name, use), use["limit_bytes"]):
                 self._events.tell(
-                    "memory nearly full",
+                    EventKind.MEMORY_NEARLY_FULL,
                     f"{said[:-1]} on {name}. `fitroom.fit` in place of `model.fit` survives where it runs out.",
                     **use,
                 )

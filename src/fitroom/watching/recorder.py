@@ -9,6 +9,7 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
+from fitroom.events import EventKind
 from fitroom.files.growing_files import GrowingFiles
 from fitroom.files.json_lines import append_line, finite
 from fitroom.keras_model.optimizers import LearningRate
@@ -190,7 +191,12 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
     def _warn_once(self, peak_bytes: int | None, limit_bytes: int | None) -> None:
         if said := self._limit_warning.check(peak_bytes, limit_bytes):
             said += " Where it does run out, the same batch is repeated with smaller micro-batches."
-            event = {"kind": "memory nearly full", "message": said, "epoch": self._epoch, "batch": self._batch - 1}
+            event = {
+                "kind": EventKind.MEMORY_NEARLY_FULL,
+                "message": said,
+                "epoch": self._epoch,
+                "batch": self._batch - 1,
+            }
             self._tell("event", event | {"peak_bytes": peak_bytes, "limit_bytes": limit_bytes})
 
     def _tell(self, what: str, *values: Any) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fitroom.events import EventKind
 from fitroom.report.shared.words import format_backend, format_count
 from fitroom.runs.job import Job, format_remat
 from fitroom.units import format_bytes
@@ -43,7 +44,7 @@ def format_event(event: dict[str, Any]) -> str:
     'out of memory at batch 12 of epoch 1: blocks recomputed, batch repeated'
     """
     try:
-        if event["kind"] == "out of memory" and event["during"] == "training":
+        if event["kind"] == EventKind.OUT_OF_MEMORY and event["during"] == "training":
             place = f"batch {event['batch'] + 1} of epoch {event['epoch'] + 1}"
             is_smaller = event["smaller"] < event["samples"]
             size = f"micro-batch {event['samples']} to {event['smaller']}" if is_smaller else None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fitroom.events import EventKind
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import Moment
 from fitroom.report.estimate.columns import cut_columns, find_phase_bands
@@ -173,7 +174,7 @@ def _make_charts_over_run(run: Run, key: str, title: str, unit: Unit, values: Se
 
 def _list_moments(run: Run) -> list[dict[str, Any]]:
     """Find when it ran out of memory, and when it resumed after a stop."""
-    named = [event for event in run.events if event.get("kind") in ("out of memory", "resumed")]
+    named = [event for event in run.events if event.get("kind") in (EventKind.OUT_OF_MEMORY, EventKind.RESUMED)]
     timed = [(parse_time(event.get("time")), event) for event in named[:_MAX_MOMENTS]]
     return [
         {"at": run.readings.seconds_at(time), "name": event["kind"], "colour": "--alarm"}

@@ -12,6 +12,7 @@ from fitroom.report.run.recipe import format_place, render_recipe
 from fitroom.report.run.words import format_title, judge_run
 from fitroom.report.shared.chart import Chart
 from fitroom.report.shared.templates import dump_script_json, hash_script, load_asset, load_chart_script, render
+from fitroom.runs.layout import ESTIMATE_FILE, RESULTS_FILE
 from fitroom.runs.run import OTHER_SHAPE, Run
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _list_missing(run: Run) -> list[str]:
     said = [f"{file} exists but cannot be read." for file in run.damaged]
     if not run.readings.points:
         said.append("No readings of memory and speed were kept.")
-    if run.train_job and run.estimate is None and "estimate.json" not in run.damaged:
+    if run.train_job and run.estimate is None and ESTIMATE_FILE not in run.damaged:
         said.append("There is no prediction of memory.")
-    if run.train_job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
+    if run.train_job and run.state == "finished" and run.results is None and RESULTS_FILE not in run.damaged:
         said.append("The model was not evaluated on held-out images.")
     return said

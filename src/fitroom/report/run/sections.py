@@ -13,6 +13,7 @@ from fitroom.report.plan.page import list_changes
 from fitroom.report.run.charts import make_plan_charts, make_training_charts
 from fitroom.report.shared.templates import render_macro
 from fitroom.report.shared.words import format_duration, format_share
+from fitroom.runs.layout import LOG_FILE, MODEL_FILE, SKIPPED_FILE
 from fitroom.runs.run import Run
 from fitroom.units import format_bytes
 
@@ -101,13 +102,13 @@ def render_plan(run: Run) -> "Markup | None":
 def render_events(run: Run) -> "Markup | None":
     """Render the events of the run."""
     events = [_read_event(event) for event in run.events[-_MAX_EVENTS:]]
-    return render_macro(_TEMPLATE, "events", events, len(run.events) - len(events)) if events else None
+    return render_macro(_TEMPLATE, "events", events, len(run.events) - len(events), LOG_FILE) if events else None
 
 
 def render_skipped(run: Run) -> "Markup | None":
     """Render the skipped files, each with the reason."""
     shown = run.skipped[:_MAX_SKIPPED]
-    return render_macro(_TEMPLATE, "skipped", shown, len(run.skipped) - len(shown)) if shown else None
+    return render_macro(_TEMPLATE, "skipped", shown, len(run.skipped) - len(shown), SKIPPED_FILE) if shown else None
 
 
 def render_commands(run: Run) -> "Markup | None":
@@ -118,7 +119,7 @@ def render_commands(run: Run) -> "Markup | None":
         asked = shlex.join([program, *map(str, command[1:])])
         commands = [("Run it again", asked), ("Predict", f"fitroom predict {folder} image.jpg")]
     else:
-        model = str(run.path / "model.keras")
+        model = str(run.path / MODEL_FILE)
         commands = [("Resume, or read the result", f"fitroom.fit(model, ..., run_dir={str(run.path)!r})")]
         commands += [("Use the model", f"keras.saving.load_model({model!r})")] if run.state == "finished" else []
     return render_macro(_TEMPLATE, "commands", [*commands, ("Make this report again", f"fitroom report {folder}")])

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from fitroom.events import EventKind
 from fitroom.report.shared.words import format_count, format_duration, format_figure, format_share
 from fitroom.runs.run import Run
 from fitroom.units import format_bytes, used_of
@@ -43,8 +44,7 @@ def judge_run(run: Run) -> Verdict:
     resume = (
         f"{'Run the same command' if run.train_job else 'Make the same call'} again to resume from the last checkpoint."
     )
-    why = next((str(event.get("message")) for event in reversed(run.events) if event.get("kind") == "failed"), "")
-    sentence = " ".join(part for part in (why, _format_so_far(run), resume) if part)
+    sentence = " ".join(part for part in (_find_failure(run), _format_so_far(run), resume) if part)
     return Verdict(headline=f"{word}: {done} done.", sentence=sentence, tone="alarm")
 
 
@@ -82,6 +82,14 @@ def compare_with_prediction(predicted_bytes: int, measured_bytes: int) -> str:
     if abs(difference) < 0.0005:
         return "as predicted"
     return f"{abs(100 * difference):.1f} % {'more' if difference > 0 else 'less'} than predicted"
+
+
+def _find_failure(run: Run) -> str:
+    """Return the message of the error that ended the run since it last resumed; empty where none is recorded."""
+    for event in reversed(run.events):
+        if event.get("kind") in (EventKind.FAILED, EventKind.RESUMED):
+            return str(event.get("message", "")) if event["kind"] == EventKind.FAILED else ""
+    return ""
 
 
 def _format_result(run: Run) -> str:

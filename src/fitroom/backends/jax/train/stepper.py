@@ -44,7 +44,7 @@ class JaxStepper:
     """Steps of one compiled model. Whole batches run through the model's own `train_step` and `test_step`."""
 
     batches_ahead = 2
-    """On the host. The transfer of the next batch to the card begins before the step of the one before it."""
+    """On the host. On the card is at most the next batch, which `transfer.py` copies while one is trained on."""
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model

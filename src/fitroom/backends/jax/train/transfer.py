@@ -1,7 +1,8 @@
 """Transfer of batches to the card, with the next one prefetched during a step.
 
 JAX has a copy to the card wait for all that the card was given to do before. So the next batch is transferred before
-the card is given the step that comes first: the two run side by side.
+the card is given the step that comes first: the two run side by side. Of the `batches_ahead` batches that wait on the
+host (see `Stepper` in `backends/contract.py`) only this next one is copied ahead, and only where the card has room.
 """
 
 import jax

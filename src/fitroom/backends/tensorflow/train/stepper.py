@@ -48,7 +48,7 @@ class TensorFlowStepper:
     """
 
     batches_ahead = 2
-    """On the host. The first micro-batch of the next batch is transferred before the work on a batch begins."""
+    """On the host. On the card is at most the next micro-batch, which `transfer.py` copies while one is computed."""
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model

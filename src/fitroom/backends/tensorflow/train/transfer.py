@@ -2,8 +2,9 @@
 
 TensorFlow copies to the card when a program is called, and has each copy wait for all that the card was given to do
 before. So the card has nothing to do while the copy is made and the program launched, every time. Here threads copy the
-next micro-batch, and begin before the card is given the one before it: copying and computing run side by side. Numbers
-that are used again and again are copied once.
+next micro-batch, and begin before the card is given the one before it: copying and computing run side by side. Of the
+`batches_ahead` batches that wait on the host (see `Stepper` in `backends/contract.py`) nothing else is copied ahead.
+Numbers that are used again and again are copied once.
 """
 
 import contextlib

@@ -30,6 +30,7 @@ class TorchStepper:
     """
 
     batches_ahead = 1
+    """On the host, in page-locked memory. `transfer.py` copies none of it to the card before its step."""
 
     def __init__(
         self, model: Any, *, put: Callable[[Batch], Batch] = put_on_device, remat: str | Remat | None = None

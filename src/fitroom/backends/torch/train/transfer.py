@@ -1,4 +1,8 @@
-"""Transfer of batches to the card, through page-locked memory of the host."""
+"""Transfer of batches to the card, through page-locked memory of the host.
+
+Only `pin` runs ahead of time, on the `batches_ahead` batches that wait on the host (see `Stepper` in
+`backends/contract.py`). A batch or micro-batch is copied to the card when its step begins.
+"""
 
 from typing import Any
 
