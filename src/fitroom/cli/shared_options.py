@@ -103,8 +103,8 @@ def prefer(what: str) -> Decorator:
         type=click.Choice(["whole-batches", "speed"]),
         default="whole-batches",
         show_default=True,
-        help=f"For a model with BatchNormalization. whole-batches: no micro-batch below 16 {what} where a larger one "
-        "fits; speed: the fastest recipe, however small its micro-batch.",
+        help=f"For a model with BatchNormalization. whole-batches: no micro-batch below 16 {what} where 16 or "
+        "more fit; speed: the fastest recipe, however small its micro-batch.",
     )
 
 

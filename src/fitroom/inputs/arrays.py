@@ -111,7 +111,7 @@ class ArraySource:
         return Batches(made, first=start, batch_size=self.batch_size, state=self.state)
 
     def look(self) -> None:
-        """Draw what Keras draws when it reads a batch to build a model, which begins a pass of its own."""
+        """Draw the random numbers that Keras draws when it reads a batch to build a model, in a pass of its own."""
         draw_as_loader()
 
     def on_epoch_end(self) -> None:

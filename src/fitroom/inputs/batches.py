@@ -40,10 +40,10 @@ class Batches(Iterator[Batch]):
 
 @contextmanager
 def keep_random_state(state: dict[str, Any], start: int) -> Iterator[None]:
-    """Set the random state after the block, which restores a source, to the one that the next batch was made with.
+    """Restore a source within the block, then set the random state in which the source makes its next batch.
 
-    Within an epoch that is the recorded one, taken before later batches were prefetched. Between epochs nothing is
-    prefetched: the process keeps its own, from which callbacks may have drawn since.
+    Within an epoch (`start` above 0) that is the recorded state, taken before later batches were prefetched. Between
+    epochs nothing is prefetched, so the process keeps its own state, from which callbacks may have drawn since.
     """
     random = state["random"] if start else randomness.capture()
     yield

@@ -19,8 +19,8 @@ def draw_as_loader() -> None:
     """Draw the number that a DataLoader draws for each of its iterators; nothing on other backends.
 
     On PyTorch Keras reads all data through a DataLoader. Without these draws dropout masks would differ from those of
-    plain Keras. An iterator is made to build a model, for each pass, and for a next one when a pass of known
-    length is over.
+    plain Keras. Keras makes an iterator to build a model, for each pass, and once more when a pass of known length is
+    over.
     """
     if keras_backend() == "torch":
         torch = sys.modules["torch"]

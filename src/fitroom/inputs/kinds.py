@@ -97,7 +97,7 @@ def of_grain(data: Any) -> Kind:
 
 
 def of_iterator(iterator: Any) -> Kind:
-    """A generator, or another iterator: it lasts once."""
+    """A generator, or another iterator, which can be read only once."""
     return Kind(data=iterator, name=type(iterator).__name__, resume_note=_ONCE, begins_again=False, fills_again=True)
 
 

@@ -21,7 +21,7 @@ class Window:
 
 
 def epoch_window(num_batches: int, steps: int | None, epoch: int) -> Window:
-    """The batches of an epoch, as in Keras: it starts where the last one stopped, and ends with the pass at the latest.
+    """The batches of an epoch, as in Keras: from where the last epoch stopped, at most to the end of the pass.
 
     >>> [(w.number, w.first, w.stop) for w in (epoch_window(5, 3, epoch) for epoch in range(3))]
     [(0, 0, 3), (0, 3, 5), (1, 0, 3)]

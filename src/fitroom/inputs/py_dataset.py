@@ -117,7 +117,7 @@ class PyDatasetSource:
             draw_as_loader()
 
     def look(self) -> None:
-        """Draw what Keras draws when it reads a batch to build a model, which begins a pass of its own."""
+        """Draw the random numbers that Keras draws when it reads a batch to build a model, in a pass of its own."""
         draw_as_loader()
 
     def state(self) -> dict[str, Any]:

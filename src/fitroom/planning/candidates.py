@@ -59,7 +59,7 @@ ABOUT_AS_FAST = 1.02
 """Candidates within this factor of the fastest count as equally fast: what they change then decides."""
 
 CLEARLY_LESS = 0.88
-"""The share of the memory of the one before it that the next candidate on the frontier may take."""
+"""A candidate of predicted memory is on the frontier if it takes less than this share of what faster ones take."""
 
 _SEVERITY = {effect: place for place, effect in enumerate(get_args(Effect))}
 

@@ -55,8 +55,8 @@ def plan(
             model's.
         keep: knobs that stay as the model has them: "precision", "remat", "micro-batch", "jit".
         allow: knobs that may change the task where nothing else fits: "optimizer", "image-size", "frozen-layers".
-        prefer: for a model with BatchNormalization. "whole batches" takes no micro-batch below 16 samples where a
-            larger one fits; "speed" takes the fastest recipe, however small its micro-batch.
+        prefer: for a model with BatchNormalization. "whole batches" takes no micro-batch below 16 samples where 16 or
+            more fit; "speed" takes the fastest recipe, however small its micro-batch.
         optimizer: a Keras optimizer or its name, in place of the model's.
         loss: a Keras loss or its name, in place of the model's.
         input_dtype: the dtype in which batches arrive on the device, such as "uint8".

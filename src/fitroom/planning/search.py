@@ -62,7 +62,7 @@ class Search:
     """Whether a layer computes statistics over the batch."""
 
     protects_statistics: bool
-    """Whether a micro-batch with enough samples for them is preferred to speed."""
+    """Whether a micro-batch with enough samples for batch statistics is preferred to a faster one."""
 
     def __post_init__(self) -> None:
         self.estimates: dict[Any, Estimate] = {}

@@ -36,7 +36,8 @@ class Target:
 def choose_target(budget: Budget | int | str | None, gpu: str | Card | None, backend: str) -> Target:
     """Return the target that a budget and a card mean together.
 
-    Both: that card, capped. Neither: the card in this machine or else a T4, as for an estimate.
+    With both, the budget caps the card's memory. With neither, the target is the card in this machine, or else a T4, as
+    for an estimate.
     """
     if gpu is None and isinstance(budget, str):
         gpu = _find_named_card(budget)

@@ -19,8 +19,8 @@ Captured = tuple[dict[str, Any], dict[str, Any]]
 class Attributes:
     """The plain attributes of a callback that training changed.
 
-    Those that are as they were when training began were given by the script: a script that now gives another
-    `patience` gets it. Models, functions, open files and the like are not data and stay the new callback's own.
+    An attribute that training did not change was given by the script, and is not restored: a script that now gives
+    another `patience` gets it. Models, functions, open files and the like are not data and stay the new callback's own.
     """
 
     skipped = frozenset({"model", "_model", "params"})

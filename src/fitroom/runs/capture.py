@@ -12,7 +12,7 @@ from fitroom.keras_model.optimizers import extra_optimizers
 _GROUPS = ("model", "optimizer", "metrics")
 _HELPER, _TRAINED = "helper{}", "helper{}_trains"
 """Prefixes of the names for further optimizers that a model may have: their own variables, and the places of the
-variables that each trains. They are built by their first step, which a resumed run has yet to do."""
+variables that each trains. These optimizers are built by their first step, which a resumed run has yet to do."""
 
 
 def capture_state(model: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A checkpoint that was read, and why it is not the newest, where it is not."""
+    """A checkpoint that was read. `note` says why it is not the newest one."""
 
     checkpoint: Checkpoint
     path: Path

@@ -23,7 +23,7 @@ _NOTES = {
     "versions": "The run is resumed with other versions, the ones installed now",
     "learning_rate": "The run is resumed with its own learning rate, that of its optimizer",
 }
-"""The note for a user where one of these changed, with which of the two applies."""
+"""The note for a user where one of these fields of run.json changed. It says which of the two values applies."""
 
 Progress = Literal["new", "unfinished", "finished"]
 

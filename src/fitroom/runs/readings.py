@@ -10,13 +10,13 @@ MAX_POINTS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Neighbouring readings as one: the most memory of them, their mean speed, and the rest of the last."""
+    """Several neighbouring readings as one: their largest memory, their mean speed, the last one's other values."""
 
     time: float
     """In Unix seconds."""
 
     seconds: float
-    """Of training since it began; the time between a stop and a resume is left out."""
+    """How long the run had trained; the time between a stop and a resume is left out."""
 
     epoch: int
     batch: int
@@ -32,7 +32,7 @@ class Point:
     limit_bytes: int | None
     micro_batch: int | None
     spent_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of the run so far, by what it did: compiling, training, validating."""
+    """Seconds that the run has spent so far, by activity: compiling, training, validating."""
 
     num_readings: int = 1
 
@@ -65,12 +65,12 @@ class Readings:
 
     @property
     def pictures_per_second(self) -> float | None:
-        """Over the whole run."""
+        """The mean speed over the whole run."""
         return _average_speed(self.points)
 
     @property
     def seconds(self) -> float:
-        """Of training, up to the last reading."""
+        """How long the run had trained at the last reading."""
         return self.points[-1].seconds if self.points else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""What a run folder tells, read as far as possible: a killed run leaves files out or cuts them short."""
+"""Reads a run folder as far as possible: files of a killed run may be missing or cut short."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,7 +25,8 @@ OTHER_SHAPE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Over
 """What reading raises where something else was written than expected."""
 
 RunState = Literal["finished", "interrupted", "running", "stopped", "unfinished"]
-"""stopped: it ended without saying so. unfinished: whether it still runs cannot be told."""
+"""stopped: the process ended without finishing the run, as after a kill or an error. unfinished: the system does not
+tell whether a process still holds the folder's lock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Report(HtmlDisplay):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(HtmlDisplay):
-    """One training as its folder tells of it: how it stands, its history, what happened, what it took."""
+    """One training, read from its run folder: state, history, events, readings of memory and speed, results."""
 
     path: Path
     state: RunState

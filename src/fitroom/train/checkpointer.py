@@ -68,25 +68,25 @@ class Checkpointer:
         return None
 
     def before_train_begin(self) -> None:
-        """Before `on_train_begin` of the callbacks."""
+        """Called before `on_train_begin` of the callbacks."""
 
     def after_train_begin(self, position: Position) -> None:
-        """After `on_train_begin` of the callbacks; `position` is that of the first batch."""
+        """Called after `on_train_begin` of the callbacks; `position` is that of the first batch."""
 
     def restore(self) -> None:
         """Restore the state of the unfinished run: model, callbacks, random generators, source."""
 
     def after_open(self) -> None:
-        """After the source was opened for an epoch, before its first batch is made."""
+        """Called after the source was opened for an epoch, before its first batch is made."""
 
     def after_batch(self, position: Position, batch: PrefetchedBatch, logs: Mapping[str, Any]) -> None:
-        """After a batch was trained and `on_train_batch_end` was called; `position` is that of the next one."""
+        """Called after each batch and its `on_train_batch_end`; `position` is that of the next batch."""
 
     def after_epoch(self, position: Position) -> None:
-        """After an epoch, its validation and `on_epoch_end` of the callbacks."""
+        """Called after an epoch, its validation and `on_epoch_end` of the callbacks."""
 
     def on_out_of_memory(self, error: OutOfMemoryError) -> None:
-        """Training ends with this error, which may be completed here."""
+        """Called with the error that ends training. May change its hint: a fresh process may be able to resume."""
 
 
 class RunCheckpointer(Checkpointer):
@@ -204,7 +204,7 @@ class RunCheckpointer(Checkpointer):
         self.last_logs = facts.get("logs", {})  # older checkpoints have none
 
     def after_open(self) -> None:
-        """Restore the generators that training draws from: they are ahead of those that the source has restored."""
+        """Restore the random generators that training draws from: opening the source has set them to an earlier state."""
         if self._drawn is not None:
             randomness.restore_frameworks(self._drawn)
             self._drawn = None

@@ -1,4 +1,4 @@
-"""`fitroom.fit`: in place of `model.fit`, and out-of-memory does not end it."""
+"""`fitroom.fit`: takes the place of `model.fit`, and survives out-of-memory."""
 
 import operator
 from typing import TYPE_CHECKING, Any

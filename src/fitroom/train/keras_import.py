@@ -1,9 +1,9 @@
-"""Call a function when a module was imported, in whatever order a script imports modules.
+"""Calls a function when a module has been imported, in whatever order a script imports modules.
 
-`fitroom run` has to act after Keras is imported and before the script uses it. It may be imported in many ways: by the
-script, by `tf.keras`, or within `import tensorflow`, which first looks it up and then imports it. Scripts look it up as
-well, to see whether it is installed. So a look-up means nothing here. What counts is that a module's code was run to
-its end; where that fails, the next try counts.
+`fitroom run` has to act after Keras is imported and before the script uses Keras. The import may come from the script,
+from `tf.keras`, or from `import tensorflow`, which first looks Keras up and then imports it. Scripts look Keras up as
+well, to see whether it is installed. A look-up is therefore no sign of an import. A module counts as imported when its
+code has run to the end; after an error, the next attempt counts.
 """
 
 import sys
@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 _BRINGS_KERAS = "tensorflow"
-"""It imports Keras in the middle of its own import, and hides errors there. Neither can be used before it is complete,
-so the calls wait for that."""
+"""TensorFlow imports Keras in the middle of its own import, and hides errors there. Neither module can be used before
+TensorFlow's import is complete, so the calls wait until then."""
 
 
 def when_imported(
@@ -24,8 +24,8 @@ def when_imported(
 ) -> None:
     """Have `do` called with each module of these names once its import is complete, before the importing code runs on.
 
-    For a module that is imported already it is called now, and for one that is imported anew, as by
-    `keras.config.set_backend`, again. `before` is called with the name when an import begins.
+    For a module that is imported already, `do` is called now. For one that is imported anew, as by
+    `keras.config.set_backend`, `do` is called again. `before` is called with the name when an import begins.
     """
     sys.meta_path.insert(0, _ImportHook(names, do, before))
     for name in names:
@@ -34,9 +34,9 @@ def when_imported(
 
 
 class _ImportHook(MetaPathFinder):
-    """A finder that leaves finding to the others, and wraps the loader that they return.
+    """Asks the finders of modules behind it, and wraps the loader that they return.
 
-    It keeps no state but that of a thread's own imports: look-ups may come at any time, in any thread, nested.
+    Look-ups may come at any time, in any thread, nested. So the only state is that of each thread's own imports.
     """
 
     def __init__(self, names: Collection[str], do: Callable[[ModuleType], None], before: Callable[[str], None]) -> None:

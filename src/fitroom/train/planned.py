@@ -49,7 +49,10 @@ def recipes_of(plan: Plan, model: Any) -> tuple[Recipe, ...]:
 
 
 def check_batches(plan: Plan, first: Batch, full_size: int) -> None:
-    """Refuse a plan made for other batches than those of `full_size` samples, of which `first` is one."""
+    """Raise InputError for a plan that was made for another batch size or image size.
+
+    `first` is a batch of the data, and `full_size` the number of samples in a full batch.
+    """
     if full_size != plan.batch_size:
         raise InputError(
             f"The plan is for batches of {plan.batch_size}, and the data are in batches of {full_size}.",

@@ -1,4 +1,4 @@
-"""`model.fit`, `evaluate`, `predict` and their like served by fitroom, for scripts and notebooks without a change.
+"""Serves `model.fit`, `evaluate`, `predict` and their like by fitroom: scripts and notebooks need no change.
 
 What fitroom cannot serve is left to Keras's own methods (docs/training.md lists it), and training that bypassed fitroom
 is counted.

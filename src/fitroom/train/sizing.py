@@ -2,9 +2,10 @@
 
 The rule. A batch starts as the first recipe says: whole, or with its micro-batch. Out of memory switches to the next
 recipe, for this batch and all that follow; after the last one, or where there is only one, it halves the micro-batch.
-After an interval of clean updates (100 at first) one step back is tried once, twice the micro-batch or the recipe
-before, up to where it started. A trial that fails, immediately or within an interval, doubles the interval: a card that
-is simply too small is tried 100, 200, 400, ... updates apart. A trial that lasts is kept, and the interval starts anew.
+After an interval of clean updates (100 at first) one step back is tried: twice the micro-batch, or the recipe before,
+up to what the training started with. A trial that fails, immediately or within an interval, doubles the interval: on a
+card that is simply too small, trials are 100, 200, 400, ... updates apart. A trial that lasts is kept, and the interval
+starts anew.
 """
 
 from dataclasses import dataclass, replace
@@ -71,7 +72,7 @@ class Sizing:
         return replace(recipe, micro_batch=_least(recipe.micro_batch, batch_size))
 
     def failed(self, samples: int, *, can_split: bool = True) -> bool:
-        """Note out of memory with a micro-batch of `samples`. Returns whether there is a smaller way, now in force."""
+        """Note out of memory with a micro-batch of `samples`, and switch to something smaller. Returns whether there is."""
         if self.fallback is not None and self._is_smaller(self._at(self.fallback), samples):
             self.number, self.current = self.fallback
             self.is_new = True

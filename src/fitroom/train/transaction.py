@@ -91,7 +91,7 @@ class Transaction:
         return logs
 
     def test(self, batch: Batch) -> dict[str, Any]:
-        """Evaluate on one batch. Its micro-batch starts at that of training, if there is one, and never changes it."""
+        """Evaluate on one batch. The micro-batch of evaluation starts at that of training, which it never changes."""
         is_split = self._has_split or self.training.current is not None
         if self.testing.current is None and is_split and self.stepper.why_whole("test_step") is None:
             self.testing.current = self.training.recipe.micro_batch
@@ -101,7 +101,7 @@ class Transaction:
         return found
 
     def predict(self, batch: Batch) -> Any:
-        """Predict the outputs for one batch. Its micro-batch never changes that of training."""
+        """Predict the outputs for one batch. The micro-batch of prediction never changes that of training."""
         return self._attempt(
             lambda samples: self.stepper.predict_batch(batch, samples), batch, self.predicting, "predict_step"
         )
