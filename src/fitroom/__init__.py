@@ -4,6 +4,9 @@ from fitroom import data as data
 from fitroom.budget import Budget as Budget
 from fitroom.cards.catalogue import Card as Card
 from fitroom.cards.catalogue import find_card as find_card
+from fitroom.checks.doctor import doctor as doctor
+from fitroom.checks.finding import Diagnosis as Diagnosis
+from fitroom.checks.finding import Finding as Finding
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
 from fitroom.errors import FitroomError as FitroomError

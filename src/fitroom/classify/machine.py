@@ -14,7 +14,7 @@ from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
 from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
-from fitroom.watching.device_note import device_note
+from fitroom.checks.device_note import device_note
 
 Say = Callable[[str], None]
 

@@ -9,6 +9,7 @@ from typing import Any
 from fitroom.backends.choose import current_backend
 from fitroom.batch import Batch
 from fitroom.budget import Budget
+from fitroom.checks.device_note import device_note_once
 from fitroom.errors import InputError, ModelError
 from fitroom.events import Events
 from fitroom.input_sizes import InputShape
@@ -218,10 +219,13 @@ def build_transaction(
     """
     backend = current_backend()
     free_last_error(backend)
+    events = events or Events()
+    if note := device_note_once(backend):
+        events.tell("device", note)
     transaction = Transaction(
         backend,
         lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
-        events or Events(),
+        events,
         recipes=recipes,
         whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),
