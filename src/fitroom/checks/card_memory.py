@@ -69,8 +69,13 @@ def check_allocator(machine: Machine, probe: Probe) -> Iterator[Finding]:
         )
     facts: dict[str, Any] = {"settings": _settings(machine.environment), "probe_driver_bytes": probe.driver_bytes}
     facts |= {f"probe_{name}": value for name, value in probe.memory.items()}
-    status = "warning" if warning else "pass"
-    yield Finding(status=status, name="preallocation", found=f"{found}{warning}{counted}", fix=fix, facts=facts)
+    yield Finding(
+        status="warning" if warning else "pass",
+        name="preallocation",
+        found=f"{found}{warning}{counted}",
+        fix=fix,
+        facts=facts,
+    )
 
 
 _SETTINGS = (

@@ -18,17 +18,6 @@ _OLDEST_DRIVERS = {11: "450.80", 12: "525.60", 13: "580.65"}
 _OLDEST_CAPABILITY = {12: (5, 0), 13: (7, 5)}
 """Of CUDA's major versions: the oldest cards that they compile for. CUDA 13 has dropped Maxwell, Pascal and Volta."""
 
-_INSTALL = {
-    "jax": "pip install -U 'jax[cuda13]'",
-    "tensorflow": "pip install 'tensorflow[and-cuda]'",
-    "torch": "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
-}
-_INSTALL_CUDA_12 = _INSTALL | {
-    "jax": "pip uninstall -y jax-cuda13-plugin jax-cuda13-pjrt && pip install -U 'jax[cuda12]'",
-    "torch": "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
-}
-_REMOVE_CPU_BUILD = "pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
@@ -45,12 +34,33 @@ def find_causes(machine: Machine) -> list[Cause]:
     return [cause for check in (*_OF_ALL, *own) for cause in check(machine)]
 
 
-def install_command(machine: Machine) -> str:
-    """The command that installs the backend with CUDA, for a CUDA that the driver and the card can run."""
-    cuda = machine.driver.cuda_version
+def install_command(machine: Machine, *, cuda: int | None = None) -> str:
+    """The command that installs the backend in its version with CUDA.
+
+    Args:
+        machine: with its driver and cards, which decide between CUDA 12 and 13.
+        cuda: CUDA's major version, where that is not to be decided.
+    """
+    packages, backend = machine.packages, machine.backend
+    version = (packages.framework_version(backend) or "").partition("+")[0]
+    exactly = f"=={version}" if version else ""
+    cuda = cuda or _newest_cuda(machine)
+    if backend == "tensorflow":
+        remove = "pip uninstall -y tensorflow-cpu tensorflow && " if packages.version("tensorflow-cpu") else ""
+        return f"{remove}pip install 'tensorflow[and-cuda]{exactly}'"
+    if backend == "jax":
+        others = [name for name in packages.having("jax-cuda") if f"cuda{cuda}" not in name]
+        remove = f"pip uninstall -y {' '.join(others)} && " if others else ""
+        return f"{remove}pip install 'jax[cuda{cuda}]{exactly}'"
+    index = {12: "cu126", 13: "cu130"}[cuda]
+    return f"pip install --force-reinstall torch{exactly} --index-url https://download.pytorch.org/whl/{index}"
+
+
+def _newest_cuda(machine: Machine) -> int:
+    """The newest of CUDA 12 and 13 that driver and cards can run."""
+    runs = machine.driver.cuda_version
     oldest = min((gpu.compute_capability or (9, 0) for gpu in machine.gpus), default=(9, 0))
-    needs_older = (cuda is not None and cuda < (13, 0)) or oldest < _OLDEST_CAPABILITY[13]
-    return (_INSTALL_CUDA_12 if needs_older else _INSTALL)[machine.backend]
+    return 12 if (runs is not None and runs < (13, 0)) or oldest < _OLDEST_CAPABILITY[13] else 13
 
 
 _Check = Callable[[Machine], Iterator[Cause]]
@@ -133,7 +143,7 @@ def _card_too_old(machine: Machine) -> Iterator[Cause]:
                 name="card too old",
                 found=f"{gpu.name} has compute capability {_dotted(gpu.compute_capability)}; CUDA {built_for[0]}, for "
                 f"which this build of {_name(machine)} was made, begins at {_dotted(oldest)}.",
-                fix=_INSTALL_CUDA_12[machine.backend],
+                fix=install_command(machine, cuda=12),
             )
 
 
@@ -183,13 +193,15 @@ def _tensorflow_build(machine: Machine) -> Iterator[Cause]:
     elif packages.version("tensorflow-cpu"):
         beside = ", beside tensorflow, whose files it overwrites" if packages.version("tensorflow") else ""
         yield Cause(
-            name="CPU-only build", found=f"tensorflow-cpu is installed{beside}: it has no CUDA.", fix=_REMOVE_CPU_BUILD
+            name="CPU-only build",
+            found=f"tensorflow-cpu is installed{beside}: it has no CUDA.",
+            fix=install_command(machine),
         )
     elif not packages.having("nvidia-cudnn"):
         yield Cause(
             name="tensorflow without CUDA libraries",
             found="tensorflow is installed without [and-cuda], and finds no CUDA libraries.",
-            fix=_INSTALL["tensorflow"],
+            fix=install_command(machine),
         )
 
 

@@ -97,7 +97,7 @@ def check_device(machine: Machine, probe: Probe) -> Iterator[Finding]:
         yield Finding(status="pass", name="device", found=f"{name} trains on the CPU", facts=facts)
         return
     else:
-        found = f"{name} falls back to the CPU, although this machine has {machine.gpu_names}"
+        found = f"{name} falls back to the CPU, although this machine has {machine.card_words}"
         yield Finding(status="failure", name="device", found=found, fix=None, facts=facts)
     if machine.has_card:
         yield from _list_causes(machine, probe)

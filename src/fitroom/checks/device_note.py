@@ -23,7 +23,7 @@ def device_note(backend: Backend) -> str | None:
     reason = causes[0].found if causes else f"{backend.name} did not start on it."
     fix = f" {causes[0].fix}." if causes and causes[0].fix else ""
     more = "`fitroom doctor` says more."
-    return f"training runs on the CPU, although this machine has {machine.gpu_names}: {reason}{fix} {more}"
+    return f"training runs on the CPU, although this machine has {machine.card_words}: {reason}{fix} {more}"
 
 
 def device_note_once(backend: Backend) -> str | None:

@@ -38,8 +38,8 @@ def doctor(
     ['unset CUDA_VISIBLE_DEVICES']
 
     Args:
-        backend: "jax", "tensorflow" or "torch". Left out: that of the imported Keras, of `KERAS_BACKEND`, of keras.json,
-            or the first that is installed.
+        backend: "jax", "tensorflow" or "torch". Left out: that of the imported Keras, of `KERAS_BACKEND` or of
+            keras.json, else the first that is installed.
         data: what `fit` gets as `x`, arrays as `(x, y)`, or a folder of images: times it in place of the machine.
         model: a compiled Keras model, whose step is timed beside the data.
         batch_size: of arrays and folders.

@@ -137,7 +137,7 @@ def _list_settings(source: InputSource, cache_bytes: int | None) -> Iterator[Set
             )
         case _:
             yield Setting(
-                code=f"class Batches(keras.utils.PyDataset): ...  # Batches(workers={cores}, use_multiprocessing=True)",
+                code=f"class Batches(keras.utils.PyDataset): ...  # Batches(workers={max(cores, 2)})",
                 why="a generator gives one batch after the other; a PyDataset makes batch i by its number, so that "
                 "several workers make them at once",
             )
@@ -163,14 +163,19 @@ def _list_tf_data(source: InputSource, cache_bytes: int | None) -> Iterator[Sett
 
 
 def _list_py_dataset(source: InputSource, cores: int) -> Iterator[Setting]:
-    if (source.workers or 1) < cores or not source.uses_processes:
+    workers = source.workers or 0
+    if workers < max(cores, 2):
         yield Setting(
-            code=f"super().__init__(workers={max(cores, 2)}, use_multiprocessing=True, max_queue_size={2 * cores})",
-            why=f"in your dataset's `__init__`: it has workers={source.workers}"
-            + ("" if source.uses_processes else ", threads, of which one runs Python code at a time"),
+            code=f"super().__init__(workers={max(cores, 2)}, max_queue_size={2 * max(cores, 2)})",
+            why=f"in your dataset's `__init__`, which leaves workers={workers}: that many threads make batches",
         )
     else:
         yield _cores_setting(cores)
+    if not source.uses_processes:
+        yield Setting(
+            code="super().__init__(use_multiprocessing=True)",
+            why="for Keras's own `fit` where batches are made by Python code, of which threads run one at a time",
+        )
 
 
 def _list_loader(source: InputSource, cores: int) -> Iterator[Setting]:

@@ -59,9 +59,10 @@ class Machine:
         return self.place in ("Docker", "Podman", "Kubernetes", "Apptainer", "container")
 
     @property
-    def gpu_names(self) -> str:
-        """The cards' names within a sentence."""
-        return " and ".join(dict.fromkeys(gpu.name for gpu in self.gpus)) or "an NVIDIA card"
+    def card_words(self) -> str:
+        """The cards within a sentence: "a card (Tesla T4)"."""
+        names = " and ".join(dict.fromkeys(gpu.name for gpu in self.gpus))
+        return f"a card ({names})" if names else "an NVIDIA card"
 
 
 def read_machine(backend: str, *, environment: Mapping[str, str] | None = None, root: Path = Path("/")) -> Machine:

@@ -1,12 +1,14 @@
 """The installed packages, read from their metadata and files: no framework is imported."""
 
 import ast
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
+from pathlib import Path
 
 _DIST_OF = {"jax": ("jax",), "torch": ("torch",), "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly")}
 _CUDA_OF_TENSORFLOW = re.compile(r"'cuda_version', '(\d+)\.(\d+)")
@@ -67,8 +69,7 @@ class Packages:
         except SyntaxError:
             return build
         for line in lines:
-            target = line.target if isinstance(line, ast.AnnAssign) else None
-            target = line.targets[0] if isinstance(line, ast.Assign) else target
+            target = getattr(line, "target", None) or next(iter(getattr(line, "targets", ())), None)
             value = getattr(line, "value", None)
             if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
                 build[target.id] = None if value.value is None else str(value.value)
@@ -82,18 +83,16 @@ class Packages:
                 if ".so" in file.name:
                     owners[str(file)].append(name)
         told = set()
-        for file, names in owners.items():
+        for path, names in owners.items():
             if len(names) > 1 and tuple(names) not in told:
                 told.add(tuple(names))
-                yield names[0], names[1], file
+                yield names[0], names[1], path
 
     def _read_file(self, backend: str, path: str) -> str:
         for name in _DIST_OF[backend]:
             if found := self.installed.get(name):
-                try:
-                    return found.locate_file(path).read_text(encoding="utf-8")  # type: ignore[attr-defined,no-any-return]
-                except OSError:
-                    continue
+                with contextlib.suppress(OSError):
+                    return Path(str(found.locate_file(path))).read_text(encoding="utf-8")
         return ""
 
 

@@ -97,11 +97,18 @@ def run_probe(
         last = f" Its last words: {log[-1]}" if log else ""
         error = f"it took more than {time_limit_seconds:.0f} s" if exit_code is None else _died(exit_code) + last
     missing = {*found.pop("missing_libraries", ()), *(a or b for a, b in _MISSING.findall(f"{text}\n{error or ''}"))}
-    works = {name: Work(**found.pop(name)) for name in ("product", "convolution") if found.get(name)}
-    devices = tuple(found.pop("devices", ()))
-    found = {name: value for name, value in found.items() if value is not None}
+    product, convolution = (Work(**found[name]) if name in found else None for name in ("product", "convolution"))
     return Probe(
-        devices=devices, error=error, log=tuple(log), missing_libraries=tuple(sorted(missing)), **works, **found
+        devices=tuple(found.get("devices", ())),
+        product=product,
+        convolution=convolution,
+        memory=found.get("memory", {}),
+        driver_bytes=found.get("driver_bytes"),
+        versions=found.get("versions", {}),
+        error=error,
+        log=tuple(log),
+        missing_libraries=tuple(sorted(missing)),
+        seconds=found.get("seconds", 0.0),
     )
 
 

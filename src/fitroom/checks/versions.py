@@ -100,7 +100,7 @@ def _check_library_path(machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 status="warning",
                 name="clashing libraries",
-                found=f"LD_LIBRARY_PATH has {', '.join(found)} in {folder}, which are taken in place of the wheels' own",
+                found=f"LD_LIBRARY_PATH has {', '.join(found)} in {folder}, and they are taken before the wheels' own",
                 fix="unset LD_LIBRARY_PATH",
                 facts={"folder": folder, "libraries": found},
             )

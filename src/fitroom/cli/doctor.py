@@ -13,9 +13,9 @@ from fitroom.cli.output import json_text, progress, say_backend, stdout_for_resu
 from fitroom.errors import InputError
 
 _EPILOG = (
-    "Exit codes: 0 training runs on the GPU, or the machine has none; 1 there is a GPU and training on it will not work, "
-    "or the input cannot work; 2 wrong usage. With --require-gpu a machine without a GPU is 1, too. Warnings, a slow "
-    "input among them, leave it at 0."
+    "Exit codes: 0 training runs on the GPU, or the machine has none; 1 there is a GPU and training on it will not "
+    "work, or the input cannot work; 2 wrong usage. With --require-gpu a machine without a GPU is 1, too. Warnings, a "
+    "slow input among them, leave it at 0."
 )
 
 

@@ -32,9 +32,8 @@ def format_verdict(diagnosis: Diagnosis) -> str:
         return f"{name} sees the GPU, but training on it will not work{more}"
     if failures:
         return f"training on the GPU will not work with {name}{more}"
-    if "device" not in diagnosis:
-        slow = [finding for finding in diagnosis if finding.name == "input"]
-        return (slow[0].found if slow else f"nothing failed{more}").rstrip(".")
+    if "input" in diagnosis:
+        return "the input is too slow" if diagnosis["input"].status == "warning" else "the input is timed"
     if diagnosis.uses_gpu:
         return f"{name} trains on the GPU{more}"
     return f"{name} trains on the CPU: there is no GPU for it here{more}"
@@ -57,7 +56,8 @@ class _DiagnosisText:
             table.add_row(Text(mark, style), sheet.make_text(finding.name), _lay_out(finding, sheet))
         yield table
         yield Text()
-        yield sheet.make_text(format_verdict(self.diagnosis), "bold green" if self.diagnosis.is_ok else "bold red")
+        style = "bold green" if self.diagnosis.is_ok else "bold red"
+        yield sheet.make_text(format_verdict(self.diagnosis), style)
 
 
 def _lay_out(finding: Finding, sheet: Sheet) -> Text:
