@@ -216,6 +216,9 @@ PRIVATE_NAMES = [
     ),
     *_names("<concrete function>", "steps on TensorFlow are not run", "_call_flat", backends=_TF),
     *_names("<tensorflow tensor>", "a traced step is not found again", "_shape_tuple", "_datatype_enum", backends=_TF),
+    *_names("<tensorflow dataset>", "settings of a tf.data pipeline are not seen", "_inputs", backends=_TF),
+    *_names("<tensorflow dataset>", "steps of a tf.data pipeline have no names", "_map_func", backends=_TF),
+    *_names("<tensorflow map>", "steps of a tf.data pipeline have no names", "_func", backends=_TF),
     *_names("<tensorflow list>", "what TensorFlow tracks in a model is not given back", "_storage", backends=_TF),
     # PyTorch
     *_names(
@@ -391,11 +394,14 @@ def _tensorflow_objects() -> dict[str, Any]:
     module = tf.Module()
     module.held = [tf.Variable(1.0)]
     tensor = tf.zeros((2,))
+    dataset = tf.data.Dataset.range(2).map(lambda number: number)
     return {
         "<tensorflow context>": context.context(),
         "<concrete function>": tf.function(lambda x: x + 1).get_concrete_function(tensor),
         "<tensorflow tensor>": tensor,
         "<tensorflow list>": module.held,
+        "<tensorflow dataset>": dataset,
+        "<tensorflow map>": dataset._map_func,
     }
 
 

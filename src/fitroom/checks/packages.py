@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +22,14 @@ class Packages:
     installed: dict[str, metadata.Distribution]
 
     @classmethod
-    def read(cls) -> "Packages":
-        """Read what is installed here; of two packages of one name the first on the path counts, as for Python."""
+    def read(cls, folders: list[str] | None = None) -> "Packages":
+        """Read what is installed; of two packages of one name the first on the path counts, as for Python.
+
+        Args:
+            folders: in place of `sys.path`.
+        """
         found: dict[str, metadata.Distribution] = {}
-        for distribution in metadata.distributions():
+        for distribution in metadata.distributions(path=sys.path if folders is None else folders):
             name = distribution.metadata["Name"]
             if name:
                 found.setdefault(_normalise(name), distribution)

@@ -61,7 +61,7 @@ def command(
     say_backend(choice)
     with progress() as say:
         if data is None:
-            from fitroom.checks.doctor import diagnose
+            from fitroom.checks.diagnose import diagnose
 
             diagnosis = diagnose(choice, run_dir=Path(run_dir), say=say)
         else:
