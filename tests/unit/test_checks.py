@@ -151,7 +151,7 @@ def test_a_driver_that_does_not_answer_is_explained_by_where_the_process_runs(fa
     cause = find_causes(machine)[0]
     assert cause.name == name
     assert fix in cause.fix
-    assert [finding.status for finding in check_card(machine)] == ["failure"]
+    assert [finding.status for finding in check_card(machine, ON_CPU)] == ["failure"]
 
 
 def test_on_windows_tensorflow_after_2_10_and_jax_have_no_gpu_build(tmp_path):
@@ -191,7 +191,7 @@ def test_the_machine_is_read_from_the_files_of_the_system(tmp_path):
 )
 def test_a_machine_without_an_nvidia_card_is_not_broken(facts, status, words):
     machine = a_machine(gpus=(), driver=NO_DRIVER, **facts)
-    (finding,) = check_card(machine)
+    (finding,) = check_card(machine, ON_CPU)
     assert finding.status == status
     assert words in finding.found
     assert [each.status for each in check_device(machine, ON_CPU)] == ["pass"]

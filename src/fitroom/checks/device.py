@@ -16,7 +16,7 @@ _SLOW = 0.1
 """The share of the datasheet's float32 rate under which a result is suspicious."""
 
 
-def check_card(machine: Machine) -> Iterator[Finding]:
+def check_card(machine: Machine, probe: Probe) -> Iterator[Finding]:
     """What the driver shows: the cards and its own version."""
     driver = machine.driver
     facts: dict[str, Any] = {"driver": driver.version, "cuda": driver.cuda_version, "error": driver.error}
@@ -28,6 +28,9 @@ def check_card(machine: Machine) -> Iterator[Finding]:
         some = f"; CUDA_VISIBLE_DEVICES leaves {len(machine.visible)} of {len(machine.gpus)}" if hidden else ""
         found = f"{listed}; driver {driver.version}{cuda}{some}"
         yield Finding(status="pass", name="card", found=found, facts=facts | {"cards": cards})
+    elif probe.kind == "gpu" and machine.has_card:
+        found = f"the driver's NVML does not answer ({driver.error}): who holds memory of the card is not known"
+        yield Finding(status="warning", name="card", found=found, facts=facts)
     elif machine.has_card:
         found = "this machine has an NVIDIA card, but its driver does not answer here"
         yield Finding(status="failure", name="card", found=found, facts=facts)

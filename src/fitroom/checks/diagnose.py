@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fitroom.backends.choose import BackendChoice
+from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.cards.nvml import read_usage
 from fitroom.checks.card_memory import check_allocator, check_precision, check_usage
 from fitroom.checks.device import BACKEND_NAMES, check_card, check_device, check_probe
@@ -13,18 +13,27 @@ from fitroom.checks.host import check_host
 from fitroom.checks.machine import read_machine
 from fitroom.checks.probe import Probe, run_probe
 from fitroom.checks.versions import check_versions
+from fitroom.errors import BackendError, FitroomError, InputError
 
 Say = Callable[[str], None]
 
 
-def diagnose(choice: BackendChoice, *, run_dir: Path, say: Say = lambda text: None) -> Diagnosis:
-    """Check the machine for a backend.
+def diagnose(backend: str | None, *, run_dir: Path, why: str = "--backend", say: Say = lambda text: None) -> Diagnosis:
+    """Check the machine for a backend. One that is not installed is a finding; a name that is unknown is an error.
 
     Args:
-        choice: the backend, and why it was taken.
+        backend: as the user named it; None for the one that Keras would take.
         run_dir: where checkpoints will be written.
+        why: who named the backend.
         say: called with what is being done.
     """
+    try:
+        choice = settle_backend(backend, why=why)
+    except (InputError, BackendError):
+        raise
+    except FitroomError as error:
+        missing = Finding(status="failure", name="backend", found=error.message, fix=error.hint)
+        return Diagnosis(backend=backend or "none", findings=(missing,))
     return Diagnosis(backend=choice.name, findings=tuple(_check_all(choice, run_dir, say)))
 
 
@@ -32,10 +41,10 @@ def _check_all(choice: BackendChoice, run_dir: Path, say: Say) -> Iterator[Findi
     say("reading the machine")
     machine = read_machine(choice.name)
     usages = read_usage()  # before the probe, which holds memory itself
-    say(f"starting {BACKEND_NAMES[choice.name]}")
+    say(f"starting {BACKEND_NAMES[choice.name]} ({choice.why})")
     probe = run_probe(choice.name)
     yield _describe_backend(choice, probe)
-    yield from check_card(machine)
+    yield from check_card(machine, probe)
     yield from check_device(machine, probe)
     yield from check_probe(machine, probe)
     yield from check_usage(machine, usages, os.getpid())

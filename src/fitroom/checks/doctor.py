@@ -41,13 +41,13 @@ def doctor(
     from fitroom.checks.finding import Diagnosis
 
     with _environment_kept():
+        if data is None:
+            return diagnose(backend, run_dir=Path(run_dir), why="`backend`")
         choice = settle_backend(backend, why="`backend`")
-        if data is not None:
-            from fitroom.checks.input_timing import check_input
+        from fitroom.checks.input_timing import check_input
 
-            findings = check_input(data, model=model, batch_size=batch_size)
-            return Diagnosis(backend=choice.name, findings=tuple(findings))
-        return diagnose(choice, run_dir=Path(run_dir))
+        findings = check_input(data, model=model, batch_size=batch_size)
+        return Diagnosis(backend=choice.name, findings=tuple(findings))
 
 
 @contextmanager

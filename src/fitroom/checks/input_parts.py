@@ -5,7 +5,7 @@ import cProfile
 import itertools
 import pstats
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -17,6 +17,7 @@ Parts = dict[str, float]
 _SECONDS_A_PART = 0.7
 _FEW = 2
 _SHOWN = 4
+_NEARLY_ALL = 0.9
 
 
 def split_reading(data: Any, batch_size: int) -> Parts:
@@ -125,24 +126,36 @@ def _split_calls(read: Callable[[], Any], entry: CodeType | None, batches: int) 
     key = (entry.co_filename, entry.co_firstlineno, entry.co_name)
     if key not in stats.stats:
         return {}
-    called = dict(_calls_of(stats.stats, key))
+    called = _calls_of(stats.stats, key)
+    # Through functions that only pass the work on, to where the user's own code splits it.
+    while (inner := _passed_on_to(stats.stats, key, called)) is not None:
+        key, called = inner, _calls_of(stats.stats, inner)
     largest = dict(sorted(called.items(), key=lambda item: -item[1])[:_SHOWN])
     rest = stats.stats[key][3] - sum(largest.values())
-    return {name: seconds / batches for name, seconds in largest.items()} | {
-        f"the rest of {entry.co_name}": max(0.0, rest) / batches
-    }
+    seconds = {function[2].removeprefix("<built-in method ").strip("<>"): one for function, one in largest.items()}
+    return {name: one / batches for name, one in (seconds | {f"the rest of {key[2]}": max(0.0, rest)}).items()}
 
 
-def _calls_of(stats: dict[Any, Any], caller: Any) -> Iterator[tuple[str, float]]:
+def _calls_of(stats: dict[Any, Any], caller: Any) -> dict[Any, float]:
     """The functions that one calls, with their seconds; comprehensions and lambdas count as a part of it."""
+    found: dict[Any, float] = {}
     for function, (_, _, _, _, callers) in stats.items():
-        name = function[2]
         if caller not in callers or function == caller:
             continue
-        if name in ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"):
-            yield from _calls_of(stats, function)
+        if function[2] in ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"):
+            found |= _calls_of(stats, function)
         else:
-            yield name.removeprefix("<built-in method ").removesuffix(">"), callers[caller][3]
+            found[function] = callers[caller][3]
+    return found
+
+
+def _passed_on_to(stats: dict[Any, Any], key: Any, called: dict[Any, float]) -> Any | None:
+    """The one function of the same file that takes nearly all of the time and calls others of that file, or None."""
+    for function, seconds in called.items():
+        passes_on = function[0] == key[0] and seconds > _NEARLY_ALL * stats[key][3]
+        if passes_on and any(inner[0] == key[0] for inner in _calls_of(stats, function)):
+            return function
+    return None
 
 
 def _code(kind: type, method: str) -> CodeType | None:

@@ -83,13 +83,15 @@ def check_input(data: Any, *, model: Any, batch_size: int, say: Say = lambda tex
     """Time an input and, where a model is given, its steps; and judge whether the input keeps up.
 
     Args:
-        data: what is given to `fit` as `x`; arrays as `(x, y)`. A generator is read.
+        data: what is given to `fit` as `x`; arrays as `(x, y)`; or a folder of images. A generator is read.
         model: a Keras model, compiled or not; it is trained for some steps. None: the input alone.
-        batch_size: of arrays.
+        batch_size: of arrays and of a folder.
         say: called with what is being done.
     """
     from fitroom.inputs import source_of, unpack
 
+    if isinstance(data, str | Path):
+        data = _open_images(Path(data), batch_size, _image_size(model))
     data = _find_dataset(data)
     is_arrays = isinstance(data, tuple | list | dict) or hasattr(data, "shape")
     source = source_of(*unpack(data), batch_size=batch_size) if is_arrays else source_of(data)
@@ -239,17 +241,24 @@ def _call_function(text: str, **offers: int | None) -> Any:
 
 
 def _open_folder(folder: Path, model: str | None, batch_size: int, image_size: int | None) -> tuple[Any, Any]:
+    """The images of a folder and a model for them: in the size of one, with as many classes as the other."""
+    if model and image_size is None:
+        image_size = _image_size(_load_model(model, None, None))
+    data = _open_images(folder, batch_size, image_size)
+    return data, _load_model(model, data.maker.reader.image_size, len(data.description["classes"])) if model else None
+
+
+def _open_images(folder: Path, batch_size: int, image_size: int | None) -> Any:
     from fitroom.data import images
 
-    loaded = None
-    if model and image_size is None:
-        loaded = _load_model(model, None, None)
-        shape: Any = getattr(loaded, "input_shape", None)
-        image_size = shape[1] if isinstance(shape, tuple) and len(shape) == 4 else None
-    data = images(folder, image_size=image_size or _DEFAULT_IMAGE_SIZE, batch_size=batch_size, augment=True)
-    if model:
-        loaded = _load_model(model, image_size or _DEFAULT_IMAGE_SIZE, len(data.classes))
-    return data.train, loaded
+    size = image_size or _DEFAULT_IMAGE_SIZE
+    return images(folder, image_size=size, batch_size=batch_size, augment=True).train
+
+
+def _image_size(model: Any) -> int | None:
+    """The height of the images that a model takes; None where it takes others, or any."""
+    shape: Any = getattr(model, "input_shape", None)
+    return shape[1] if isinstance(shape, tuple) and len(shape) == 4 else None
 
 
 def _load_model(text: str, image_size: int | None, classes: int | None) -> Any:

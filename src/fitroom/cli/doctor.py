@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click
 
-from fitroom.backends.choose import settle_backend
 from fitroom.checks.finding import Diagnosis
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
-from fitroom.cli.output import json_text, progress, say_backend, stdout_for_results
+from fitroom.cli.output import choose_backend_and_say, json_text, progress, stdout_for_results
 from fitroom.errors import InputError
 
 _EPILOG = (
@@ -57,19 +56,18 @@ def command(
             "--model and --image-size are for timing the input. Received: no --data.",
             hint="fitroom doctor --data flowers/ --model xception",
         )
-    choice = settle_backend(backend)
-    say_backend(choice)
-    with progress() as say:
-        if data is None:
-            from fitroom.checks.diagnose import diagnose
+    if data is None:
+        from fitroom.checks.diagnose import diagnose
 
-            diagnosis = diagnose(choice, run_dir=Path(run_dir), say=say)
-        else:
-            from fitroom.checks.input_timing import check_named_input
+        with progress() as say:
+            diagnosis = diagnose(backend, run_dir=Path(run_dir), say=say)
+    else:
+        from fitroom.checks.input_timing import check_named_input
 
-            with stdout_for_results():
-                findings = check_named_input(data, model=model, batch_size=batch_size, image_size=image_size, say=say)
-            diagnosis = Diagnosis(backend=choice.name, findings=tuple(findings))
+        name = choose_backend_and_say(backend)
+        with progress() as say, stdout_for_results():
+            findings = check_named_input(data, model=model, batch_size=batch_size, image_size=image_size, say=say)
+        diagnosis = Diagnosis(backend=name, findings=tuple(findings))
     if as_json:
         click.echo(json_text(diagnosis.to_dict()))
     else:
