@@ -197,6 +197,14 @@ def test_a_machine_without_an_nvidia_card_is_not_broken(facts, status, words):
     assert [each.status for each in check_device(machine, ON_CPU)] == ["pass"]
 
 
+def test_a_card_that_the_backend_sees_and_the_driver_does_not_show_is_in_use():
+    machine = a_machine(gpus=(), driver=NO_DRIVER)
+    sees = Probe(devices=({"name": "gpu:0", "kind": "gpu", "description": "Tesla T4"},))
+    (card,), (device,) = check_card(machine, sees), check_device(machine, sees)
+    assert (card.status, device.status) == ("warning", "pass")
+    assert "NVML Shared Library Not Found" in card.found
+
+
 def test_a_fall_back_is_a_failure_with_its_causes_and_the_libraries_that_are_missing(tmp_path):
     packages = install(tmp_path, tensorflow="2.21.0", nvidia_cudnn_cu12="9.3")
     missing = Probe(devices=ON_CPU.devices, missing_libraries=("libcufft.so.11",))

@@ -28,7 +28,7 @@ def check_card(machine: Machine, probe: Probe) -> Iterator[Finding]:
         some = f"; CUDA_VISIBLE_DEVICES leaves {len(machine.visible)} of {len(machine.gpus)}" if hidden else ""
         found = f"{listed}; driver {driver.version}{cuda}{some}"
         yield Finding(status="pass", name="card", found=found, facts=facts | {"cards": cards})
-    elif probe.kind == "gpu" and machine.has_card:
+    elif probe.kind == "gpu" and not _has_rocm(machine):
         found = f"the driver's NVML does not answer ({driver.error}): who holds memory of the card is not known"
         yield Finding(status="warning", name="card", found=found, facts=facts)
     elif machine.has_card:
@@ -64,7 +64,7 @@ def _check_other_makers(machine: Machine, facts: dict[str, Any]) -> Iterator[Fin
             facts=facts,
         )
     elif "AMD" in machine.on_bus:
-        has_rocm = bool(machine.packages.torch_build.get("hip") or machine.packages.having("jax-rocm"))
+        has_rocm = _has_rocm(machine)
         yield Finding(
             status="pass" if has_rocm else "warning",
             name="card",
@@ -75,6 +75,17 @@ def _check_other_makers(machine: Machine, facts: dict[str, Any]) -> Iterator[Fin
         )
     else:
         yield Finding(status="pass", name="card", found="no GPU in this machine: training runs on the CPU", facts=facts)
+
+
+def _has_rocm(machine: Machine) -> bool:
+    """Whether the backend is a build for AMD's cards."""
+    packages = machine.packages
+    of_backend = {
+        "jax": packages.having("jax-rocm"),
+        "tensorflow": packages.version("tensorflow-rocm"),
+        "torch": packages.torch_build.get("hip"),
+    }
+    return bool(of_backend[machine.backend])
 
 
 def check_device(machine: Machine, probe: Probe) -> Iterator[Finding]:
