@@ -61,7 +61,7 @@ class Fault:
     """None where either will do."""
 
     environment: dict[str, str | None] = field(default_factory=dict)
-    """Variables that are set, or taken away by None."""
+    """Variables that are set, or taken away by None. What is in a path is put in front of what was there."""
 
     hold: str | None = None
     """What another process holds of the card meanwhile: a share, or bytes that it leaves."""
@@ -117,7 +117,7 @@ def list_faults(folder: Path, tensorflow: dict[str, str] | None) -> Iterator[Fau
     if "torch" in backends:
         yield from list_faults_of_torch(folder)
     if "tensorflow" in backends:
-        yield from list_faults_of_tensorflow(folder)
+        yield from list_faults_of_tensorflow(folder, needs_path="LD_LIBRARY_PATH" in (tensorflow or os.environ))
 
 
 def failing(*names: str, also: tuple[str, ...] = ()) -> frozenset[str]:
@@ -138,13 +138,12 @@ def list_faults_of_all(backend: str, folder: Path) -> Iterator[Fault]:
     bogus.mkdir(exist_ok=True)
     for library in LIBRARIES:
         (bogus / library).write_text("not a library")
-    path = os.pathsep.join(filter(None, (str(bogus), os.environ.get("LD_LIBRARY_PATH"))))
     yield Fault(
         name=f"{backend}: other libraries in LD_LIBRARY_PATH",
         backend=backend,
         expected=frozenset({"clashing libraries=warning|missing libraries=failure|device=failure"}),
         exit_code=None,
-        environment={"LD_LIBRARY_PATH": path},
+        environment={"LD_LIBRARY_PATH": str(bogus)},
     )
 
 
@@ -173,7 +172,7 @@ def list_faults_of_jax(folder: Path) -> Iterator[Fault]:
     )
     plugins = folder / "plugins" / "jax_plugins"
     plugins.mkdir(parents=True)
-    (plugins / "__init__.py").write_text("raise ImportError('the plugin was planted to fail')\n")
+    (plugins / "__init__.py").write_text('"""Takes the place of the namespace in which JAX looks for plugins."""\n')
     yield Fault(
         name="jax: plugin that fails to start",
         backend="jax",
@@ -248,8 +247,8 @@ def list_faults_of_torch(folder: Path) -> Iterator[Fault]:
     )
 
 
-def list_faults_of_tensorflow(folder: Path) -> Iterator[Fault]:
-    """Keras 2, two packages in one place, and libraries that are not found."""
+def list_faults_of_tensorflow(folder: Path, *, needs_path: bool) -> Iterator[Fault]:
+    """Keras 2, two packages in one place, and libraries that are not found where a variable says where they are."""
     packages = write_metadata(folder / "cpu_tensorflow", "tensorflow-cpu", "2.21.0")
     yield Fault(
         name="tensorflow: tensorflow-cpu beside it, legacy Keras",
@@ -258,13 +257,14 @@ def list_faults_of_tensorflow(folder: Path) -> Iterator[Fault]:
         exit_code=None,
         environment={"PYTHONPATH": str(packages), "TF_USE_LEGACY_KERAS": "1"},
     )
-    yield Fault(
-        name="tensorflow: libraries hidden",
-        backend="tensorflow",
-        expected=failing("missing libraries"),
-        exit_code=1,
-        environment={"LD_LIBRARY_PATH": None},
-    )
+    if needs_path:
+        yield Fault(
+            name="tensorflow: libraries hidden",
+            backend="tensorflow",
+            expected=failing("missing libraries"),
+            exit_code=1,
+            environment={"LD_LIBRARY_PATH": None},
+        )
 
 
 def write_metadata(folder: Path, name: str, version: str) -> Path:
@@ -279,13 +279,12 @@ def examine(fault: Fault, tensorflow: dict[str, str] | None, time_limit: float) 
     """Plant a fault, run the command, and compare what it says with what was expected."""
     environment = dict(tensorflow if tensorflow and fault.backend == "tensorflow" else os.environ)
     python = environment.get("TF_PYTHON", sys.executable) if fault.backend == "tensorflow" else sys.executable
-    planted = dict(fault.environment)
-    before = filter(None, (planted.pop("PYTHONPATH", None), str(SOURCE), environment.get("PYTHONPATH")))
-    environment |= {"PYTHONPATH": os.pathsep.join(before), "KERAS_BACKEND": fault.backend}
-    for name, value in planted.items():
-        environment.pop(name, None)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SOURCE), environment.get("PYTHONPATH"))))
+    environment["KERAS_BACKEND"] = fault.backend
+    for name, value in fault.environment.items():
+        before = environment.pop(name, None)
         if value is not None:
-            environment[name] = value
+            environment[name] = os.pathsep.join(filter(None, (value, before))) if name.endswith("PATH") else value
     if fault.is_fit:
         command = [python, "-c", FIT]
     else:

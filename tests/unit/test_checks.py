@@ -341,11 +341,12 @@ def test_libraries_that_take_each_others_place_are_found(tmp_path):
     own(site, "nvidia_cudnn_cu13", "nvidia/cudnn/lib/libcudnn.so.9")
     elsewhere.mkdir(parents=True)
     (elsewhere / "libcudnn.so.8").touch()
+    (elsewhere / "libnccl.so.2").touch()  # of which the wheels bring none
     path = f"{site / 'nvidia/cudnn/lib'}:{elsewhere}"
     machine = a_machine(installed=site, environment={"LD_LIBRARY_PATH": path})
     found = [finding for finding in check_versions(machine) if finding.name == "clashing libraries"]
     assert "nvidia-cudnn-cu12 and nvidia-cudnn-cu13 both bring" in found[0].found
-    assert found[1].facts == {"folder": str(elsewhere), "libraries": ["libcudnn.so"]}
+    assert found[1].facts == {"folder": str(elsewhere), "libraries": ["libcudnn"]}
     assert len(found) == 2
 
 

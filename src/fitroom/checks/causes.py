@@ -148,7 +148,7 @@ def _card_too_old(machine: Machine) -> Iterator[Cause]:
 
 
 def _two_fractions(machine: Machine) -> Iterator[Cause]:
-    if all(name in machine.environment for name in _FRACTIONS):
+    if all(machine.environment.get(name) for name in _FRACTIONS):
         yield Cause(
             name="two memory fractions",
             found=f"{' and '.join(_FRACTIONS)} are both set: JAX then drops the GPU with one line of log.",

@@ -24,8 +24,8 @@ def check_card(machine: Machine, probe: Probe) -> Iterator[Finding]:
         cards = [{"index": gpu.index, "name": gpu.name, "memory_bytes": gpu.memory_bytes} for gpu in machine.gpus]
         listed = ", ".join(f"{gpu.name} ({format_bytes(gpu.memory_bytes)})" for gpu in machine.gpus)
         cuda = f", CUDA up to {driver.cuda_version[0]}.{driver.cuda_version[1]}" if driver.cuda_version else ""
-        hidden = len(machine.gpus) - len(machine.visible)
-        some = f"; CUDA_VISIBLE_DEVICES leaves {len(machine.visible)} of {len(machine.gpus)}" if hidden else ""
+        is_less = len(machine.visible) < len(machine.gpus) and (machine.visible or probe.kind == "cpu")
+        some = f"; CUDA_VISIBLE_DEVICES leaves {len(machine.visible)} of {len(machine.gpus)}" if is_less else ""
         found = f"{listed}; driver {driver.version}{cuda}{some}"
         yield Finding(status="pass", name="card", found=found, facts=facts | {"cards": cards})
     elif probe.kind == "gpu" and not _has_rocm(machine):
@@ -34,6 +34,9 @@ def check_card(machine: Machine, probe: Probe) -> Iterator[Finding]:
     elif machine.has_card:
         found = "this machine has an NVIDIA card, but its driver does not answer here"
         yield Finding(status="failure", name="card", found=found, facts=facts)
+    elif probe.kind == "other":
+        found = f"no NVIDIA card; {probe.devices[0]['description'] or probe.devices[0]['name']}"
+        yield Finding(status="pass", name="card", found=found, facts=facts)
     elif machine.place in ("Colab", "Kaggle"):
         yield Finding(
             status="warning",

@@ -4,7 +4,6 @@ A process of its own, because a framework that starts takes memory, prints, and 
 may have started it already.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -57,7 +56,7 @@ class Probe:
     """The allocator's own counters after the work: `in_use_bytes`, `reserved_bytes`, `limit_bytes`."""
 
     driver_bytes: int | None = None
-    """What the driver counts for the process at that time."""
+    """By how much the memory in use on the card grew meanwhile, as the driver counts."""
 
     versions: dict[str, str] = field(default_factory=dict)
     error: str | None = None
@@ -133,22 +132,18 @@ def _run_child(
     own = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "0"}
     own["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fitroom.checks.probe_child", backend, str(answer)],
-            env=modest | inherited | own,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            process_group=0,
-        )
         try:
-            return process.wait(time_limit_seconds)
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "fitroom.checks.probe_child", backend, str(answer)],
+                env=modest | inherited | own,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                timeout=time_limit_seconds,
+            )
         except subprocess.TimeoutExpired:
             return None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    return done.returncode
 
 
 def _died(exit_code: int) -> str:

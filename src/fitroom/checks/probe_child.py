@@ -43,10 +43,10 @@ def main() -> None:
 
 
 def _probe(backend: str, found: dict[str, Any]) -> None:
+    held_before = _held_bytes()
     import keras
 
     from fitroom.backends.choose import load_backend
-    from fitroom.cards.nvml import read_usage
 
     loaded = load_backend(backend)
     devices = loaded.devices()
@@ -72,8 +72,16 @@ def _probe(backend: str, found: dict[str, Any]) -> None:
     found["memory"] = {
         name: value for name, value in vars(loaded.read_memory(devices[0])).items() if name != "peak_bytes"
     }
-    own = [each.used_bytes for usage in read_usage() for each in usage.processes if each.pid == os.getpid()]
-    found["driver_bytes"] = own[0] if own else None
+    held = _held_bytes()
+    found["driver_bytes"] = None if held is None or held_before is None else max(0, held - held_before)
+
+
+def _held_bytes() -> int | None:
+    """What the driver counts on the first card, of all processes: from a container it does not tell them apart."""
+    from fitroom.cards.nvml import read_usage
+
+    usages = read_usage()
+    return usages[0].used_bytes if usages else None
 
 
 def _time(work: Callable[[], Any], flops: int) -> dict[str, Any]:

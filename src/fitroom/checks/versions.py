@@ -14,7 +14,6 @@ _OF_BACKEND = {
     "torch": ("torch",),
 }
 _SAME_MODULE = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tensorflow-macos")
-_LIBRARIES = ("libcudnn.so", "libcublas.so", "libcudart.so", "libnccl.so", "libcusparse.so", "libcusolver.so")
 
 
 def check_versions(machine: Machine) -> Iterator[Finding]:
@@ -80,22 +79,21 @@ def _check_nvidia_packages(machine: Machine) -> Iterator[Finding]:
 
 
 def _check_library_path(machine: Machine) -> Iterator[Finding]:
-    """Libraries in LD_LIBRARY_PATH are taken before those that the wheels bring."""
-    if not machine.gpus:
-        return
-    own = {
-        str(Path(str(machine.packages.installed[name].locate_file(file))).resolve().parent)
-        for name in machine.packages.having("nvidia-")
-        for file in machine.packages.installed[name].files or ()
+    """Libraries in LD_LIBRARY_PATH are taken before those of the same name that the wheels bring."""
+    packages = machine.packages
+    own = [
+        Path(str(packages.installed[name].locate_file(file)))
+        for name in packages.having("nvidia-")
+        for file in packages.installed[name].files or ()
         if ".so" in file.name
-    }
-    if not own:
-        return
+    ]
+    folders = {str(path.resolve().parent) for path in own}
+    names = {path.name.partition(".so")[0] for path in own}
     for folder in filter(None, machine.environment.get("LD_LIBRARY_PATH", "").split(":")):
         place = Path(folder)
-        if not place.is_dir() or str(place.resolve()) in own:
+        if not machine.gpus or not place.is_dir() or str(place.resolve()) in folders:
             continue
-        found = sorted({name for name in _LIBRARIES for _ in place.glob(f"{name}*")})
+        found = sorted(names & {path.name.partition(".so")[0] for path in place.glob("lib*.so*")})
         if found:
             yield Finding(
                 status="warning",
