@@ -18,7 +18,7 @@ from fitroom.errors import InputError
 from fitroom.inputs.recognise import is_grain, is_py_dataset, is_tf_dataset, is_torch_loader
 
 Say = Callable[[str], None]
-_SECONDS = 6.0
+_SECONDS, _MOST_SECONDS = 6.0, 20.0
 _FEWEST, _MOST = 3, 50
 _SKIPPED = 2
 """Batches at the beginning that are not timed: workers start, buffers fill, steps compile."""
@@ -137,7 +137,7 @@ def _time(source: Any, model: Any) -> InputTimes:
     transfers: list[float] = []
     began = time.perf_counter()
     with closing(_batches(source)) as batches:
-        while len(waits) < _MOST and (len(waits) < _FEWEST + _SKIPPED or time.perf_counter() - began < _SECONDS):
+        while not _is_enough(len(waits), time.perf_counter() - began):
             asked = time.perf_counter()
             batch = next(batches, None)
             if batch is None:
@@ -160,6 +160,13 @@ def _time(source: Any, model: Any) -> InputTimes:
         first=waits[0],
         batches=len(waits) - skipped,
     )
+
+
+def _is_enough(batches: int, seconds: float) -> bool:
+    """Whether so many batches in that time tell enough. Of steps that are very slow, two are."""
+    if seconds > _MOST_SECONDS and batches > 1:
+        return True
+    return batches >= _MOST or (batches >= _FEWEST + _SKIPPED and seconds >= _SECONDS)
 
 
 def _batches(source: Any) -> Generator[Batch, None, None]:

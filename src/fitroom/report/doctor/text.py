@@ -33,7 +33,9 @@ def format_verdict(diagnosis: Diagnosis) -> str:
     if failures:
         return f"training on the GPU will not work with {name}{more}"
     if "input" in diagnosis:
-        return "the input is too slow" if diagnosis["input"].status == "warning" else "the input is timed"
+        is_known = diagnosis["input"].facts["step_seconds"] is not None
+        judged = "the input is too slow" if diagnosis["input"].status == "warning" else "the input keeps up"
+        return judged if is_known else "the input is timed; with a model, it is judged whether it keeps up"
     if diagnosis.uses_gpu:
         return f"{name} trains on the GPU{more}"
     return f"{name} trains on the CPU: there is no GPU for it here{more}"
