@@ -83,14 +83,20 @@ def test_a_folder_of_images_is_split_into_decoding_and_augmentation(tmp_path):
     assert slow.facts["source"] == "folder of images"
     assert "cache='ram'" in slow.fix
     tiny = keras.Sequential([keras.Input((64, 64, 3)), keras.layers.GlobalMaxPooling2D(), keras.layers.Dense(2)])
+    with pytest.raises(fitroom.ModelError, match="not compiled"):
+        fitroom.doctor(data=folder, model=tiny)
+    tiny.compile("sgd", "sparse_categorical_crossentropy")
     judged, _ = examine(folder, tiny)
     assert judged.facts["step_seconds"] > 0
 
 
-def test_arrays_keep_up(model):
+def test_arrays_keep_up_and_the_model_is_as_before(model):
+    before = [weight.copy() for weight in model.get_weights()]
     found, parts = examine((np.zeros((4096, 4), "float32"), np.zeros((4096, 1), "float32")), model)
     assert set(parts["seconds"]) == {"reading", "transfer", "step"}
     assert found.facts["wait_seconds"] < 0.05
+    assert all(map(np.array_equal, before, model.get_weights()))
+    assert int(model.optimizer.iterations.numpy()) == 0
 
 
 @pytest.mark.backends("tensorflow")
@@ -117,6 +123,7 @@ def test_a_slow_tf_data_pipeline_is_split_by_its_steps_and_parallel_map_helps(mo
     assert helped.facts["wait_seconds"] < slow.facts["wait_seconds"] / 2
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader")  # of more workers than cores
 @pytest.mark.backends("torch")
 def test_a_slow_loader_is_told_its_workers_and_they_help(model):
     import torch
@@ -139,5 +146,7 @@ def test_a_slow_loader_is_told_its_workers_and_they_help(model):
 def test_data_that_end_or_are_none_are_refused(model):
     with pytest.raises(InputError, match="no batches"):
         fitroom.doctor(data=iter(()), model=model)
+    with pytest.raises(InputError, match="no data"):
+        fitroom.doctor(model=model)
     with pytest.raises(InputError, match="Data must be arrays"):
         fitroom.doctor(data=7, model=model)

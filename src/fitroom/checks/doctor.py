@@ -32,18 +32,23 @@ def doctor(
         backend: "jax", "tensorflow" or "torch". Left out: that of the imported Keras, of `KERAS_BACKEND` or of
             keras.json, else the first that is installed.
         data: what `fit` gets as `x`, arrays as `(x, y)`, or a folder of images: times it in place of the machine.
-        model: a compiled Keras model, whose step is timed beside the data.
+        model: a compiled Keras model, whose step is timed beside the data; its variables are put back afterwards.
         batch_size: of arrays and folders.
         run_dir: where checkpoints will be written, for the room on its disk.
     """
     from fitroom.backends.choose import settle_backend
     from fitroom.checks.diagnose import diagnose
     from fitroom.checks.finding import Diagnosis
+    from fitroom.errors import InputError, ModelError
 
+    if data is None and model is not None:
+        raise InputError("`model` is timed beside `data`. Received: no data.", hint="doctor(data=dataset, model=model)")
     with _environment_kept():
         if data is None:
             return diagnose(backend, run_dir=Path(run_dir), why="`backend`")
         choice = settle_backend(backend, why="`backend`")
+        if model is not None and not model.compiled:
+            raise ModelError(f"The model {model.name!r} is not compiled.", hint="call model.compile(optimizer, loss)")
         from fitroom.checks.input_timing import check_input
 
         findings = check_input(data, model=model, batch_size=batch_size)

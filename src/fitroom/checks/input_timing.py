@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def check_input(data: Any, *, model: Any, batch_size: int, say: Say = lambda tex
 
     Args:
         data: what is given to `fit` as `x`; arrays as `(x, y)`; or a folder of images. A generator is read.
-        model: a Keras model, compiled or not; it is trained for some steps. None: the input alone.
+        model: a Keras model, compiled or not; its variables are put back after some steps. None: the input alone.
         batch_size: of arrays and of a folder.
         say: called with what is being done.
     """
@@ -109,7 +109,8 @@ def check_input(data: Any, *, model: Any, batch_size: int, say: Say = lambda tex
     say("timing the input by itself")
     parts = split_reading(data, first.size)
     say("timing the input beside the steps" if model is not None else "timing the input")
-    times = _time(source, model)
+    with _variables_kept(model):
+        times = _time(source, model)
     advice = advise_input(data, times.wait, times.step, cache_bytes=_cache_bytes(source, first))
     yield _describe_parts(parts, times)
     yield Finding(
@@ -124,7 +125,6 @@ def check_input(data: Any, *, model: Any, batch_size: int, say: Say = lambda tex
             "wait_share": advice.wait_share,
             "first_batch_seconds": times.first,
             "batch_size": first.size,
-            "samples_per_second": first.size / (times.wait + (times.step or 0.0)),
             "settings": [vars(setting) for setting in advice.settings],
         },
     )
@@ -160,6 +160,23 @@ def _time(source: Any, model: Any) -> InputTimes:
         first=waits[0],
         batches=len(waits) - skipped,
     )
+
+
+@contextmanager
+def _variables_kept(model: Any) -> Iterator[None]:
+    """Put the variables of a model, its optimizer and its metrics back to what they were."""
+    if model is None:
+        yield
+        return
+    if model.built and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    before = [variable.numpy().copy() for variable in variables]
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
 
 
 def _is_enough(batches: int, seconds: float) -> bool:
