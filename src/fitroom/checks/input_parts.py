@@ -17,7 +17,7 @@ Parts = dict[str, float]
 _SECONDS_A_PART = 0.7
 _FEW = 2
 _SHOWN = 4
-_NEARLY_ALL = 0.9
+_NEARLY_ALL, _LITTLE = 0.9, 0.02
 
 
 def split_reading(data: Any, batch_size: int) -> Parts:
@@ -130,10 +130,12 @@ def _split_calls(read: Callable[[], Any], entry: CodeType | None, batches: int) 
     # Through functions that only pass the work on, to where the user's own code splits it.
     while (inner := _passed_on_to(stats.stats, key, called)) is not None:
         key, called = inner, _calls_of(stats.stats, inner)
-    largest = dict(sorted(called.items(), key=lambda item: -item[1])[:_SHOWN])
-    rest = stats.stats[key][3] - sum(largest.values())
-    seconds = {function[2].removeprefix("<built-in method ").strip("<>"): one for function, one in largest.items()}
-    return {name: one / batches for name, one in (seconds | {f"the rest of {key[2]}": max(0.0, rest)}).items()}
+    whole = stats.stats[key][3]
+    largest = sorted(((one, function) for function, one in called.items() if one > _LITTLE * whole), reverse=True)
+    parts = {function[2].removeprefix("<built-in method ").strip("<>"): one for one, function in largest[:_SHOWN]}
+    rest = max(0.0, whole - sum(parts.values()))
+    parts |= {f"the rest of {key[2]}" if parts else key[2]: rest}
+    return {name: one / batches for name, one in parts.items()}
 
 
 def _calls_of(stats: dict[Any, Any], caller: Any) -> dict[Any, float]:
