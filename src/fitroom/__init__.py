@@ -38,5 +38,6 @@ from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step
 from fitroom.version import __version__ as __version__
+from fitroom.watching.watch import watch as watch
 
 _remember_choices()

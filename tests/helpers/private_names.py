@@ -123,6 +123,16 @@ PRIVATE_NAMES = [
         is_text=True,
     ),
     *_names("keras.src.callbacks.callback_list.CallbackList", "a checkpoint misses the last batch", "_flush_futures"),
+    *_names(
+        "keras.src.trainers.epoch_iterator",
+        "`fitroom.watch` does not see how long Keras's own `fit` waits for input",
+        "EpochIterator",
+    ),
+    *_names(
+        "keras.src.trainers.epoch_iterator.EpochIterator",
+        "`fitroom.watch` does not see how long Keras's own `fit` waits for input",
+        "_get_iterator",
+    ),
     # Keras: modules without a public name
     *_names("keras.src.backend.common", "recomputed segments lose autocasting", "AutocastScope"),
     *_names(
@@ -257,6 +267,12 @@ PRIVATE_NAMES = [
         backends=_TORCH,
     ),
     *_names("torch._C", "accumulated gradients are counted twice", "_storage_Use_Count", backends=_TORCH),
+    *_names(
+        "torch.cuda.memory",
+        "`fitroom.watch(snapshot=...)` writes no snapshot",
+        *("_record_memory_history", "_dump_snapshot"),
+        backends=_TORCH,
+    ),
     *_names("<torch node>", "attribution of the backward pass to layers", "_sequence_nr", backends=_TORCH),
     *_names("torch.autograd", "attribution of the backward pass to layers", "_get_sequence_nr", backends=_TORCH),
     *_names("<torch tensor>", "a changed weight is not noticed after out of memory", "_version", backends=_TORCH),
@@ -284,6 +300,8 @@ ONLY_WITH_CUDA = {
 
 NOT_THE_FRAMEWORKS = {
     "_exit": "os",
+    "_getframe": "sys",
+    "_current_frames": "sys",
     "_run_exitfuncs": "atexit",
     "_initializing": "importlib: of a module's specification",
     "_replace": "a named tuple's, documented",

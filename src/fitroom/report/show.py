@@ -20,7 +20,9 @@ from fitroom.report.facts import format_budget, format_facts, list_card_facts, l
 from fitroom.report.plan.text import render_plan_text
 from fitroom.report.run.report import render_report
 from fitroom.report.shared.sheet import render_plain
+from fitroom.report.watch.words import format_summary, list_facts
 from fitroom.runs.run import Report, Run
+from fitroom.watching.summary import WatchSummary
 
 
 def show_text(value: Any) -> str:
@@ -32,6 +34,8 @@ def show_text(value: Any) -> str:
             return format_facts(list_card_facts(value))
         case MaxBatch():
             return format_facts(list_max_batch_facts(value))
+        case WatchSummary():
+            return format_summary(value)
     return render_plain(show_rich(value))
 
 
@@ -60,3 +64,4 @@ show_html.register(Report, render_report)
 show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
 show_html.register(Card, lambda card: render_facts(list_card_facts(card)))
 show_html.register(MaxBatch, lambda found: render_facts(list_max_batch_facts(found)))
+show_html.register(WatchSummary, lambda summary: render_facts(list_facts(summary)))
