@@ -18,6 +18,9 @@ from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.estimate import estimate as estimate
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.loops.trials.run import trials as trials
+from fitroom.loops.trials.table import Trial as Trial
+from fitroom.loops.trials.table import Trials as Trials
 from fitroom.memory.estimate import Estimate as Estimate
 from fitroom.memory.timeline import Timeline as Timeline
 from fitroom.planning.freeze import freeze as freeze

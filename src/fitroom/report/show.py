@@ -7,10 +7,12 @@ from rich.console import RenderableType
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
+from fitroom.loops.trials.table import Trials
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.result import Plan
 from fitroom.report import notebook
+from fitroom.report.compare.trials import render_trials, render_trials_html
 from fitroom.report.estimate.text import render_estimate_text
 from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts, render_facts
 from fitroom.report.plan.text import render_plan_text
@@ -45,8 +47,10 @@ def show_html(value: Any) -> str:
 
 show_rich.register(Estimate, render_estimate_text)
 show_rich.register(Plan, render_plan_text)
+show_rich.register(Trials, render_trials)
 show_html.register(Estimate, notebook.render_estimate)
 show_html.register(Plan, notebook.render_plan)
+show_html.register(Trials, render_trials_html)
 show_html.register(Run, notebook.render_run)
 show_html.register(Report, render_report)
 show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
