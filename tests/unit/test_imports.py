@@ -53,15 +53,20 @@ def test_the_public_names_are_these():
         "StateLostError",
         "Step",
         "Timeline",
+        "Trial",
+        "Trials",
         "UnknownNameError",
         "estimate",
         "find_card",
         "fit",
         "freeze",
+        "isolate_objective",
+        "isolate_tuner",
         "max_batch",
         "open_run",
         "plan",
         "protect",
+        "trials",
     }
 
 

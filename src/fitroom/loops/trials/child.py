@@ -125,7 +125,9 @@ def _carry_out(request: bytes) -> dict[str, Any]:
             }
         return {"state": "finished", "result": result, **_read_memory()}
     except BaseException as error:
-        return _describe(error) | _read_memory()
+        described = _describe(error)
+        _print_trace(described)
+        return described | _read_memory()
 
 
 def _limit_memory(device_bytes: int) -> None:
@@ -199,6 +201,12 @@ def _read_memory() -> dict[str, Any]:
             backend = current_backend()
             found["peak_bytes"] = backend.read_memory(backend.devices()[0]).peak_bytes
     return found
+
+
+def _print_trace(described: dict[str, Any]) -> None:
+    """Print the traceback into the log, below what the function printed."""
+    with contextlib.suppress(Exception):
+        print(described["traceback"] or described["error"], file=sys.stderr)
 
 
 def _flush() -> None:

@@ -163,7 +163,6 @@ class TrialProcess:
                 return None
         seconds = self.seconds if self._ended is None else self._ended_at - self._started
         self.kill()
-        self._pump.join(timeout=1.0)
         self._take_messages()
         if self._ended is not None:
             return Ended(seconds=seconds, **self._ended)
@@ -195,6 +194,11 @@ class TrialProcess:
             else:
                 self._process.kill()
         self._process.wait()
+        self._pump.join(timeout=1.0)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not self._pump.is_alive():  # else a process that got away has the other end
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
     def _exchange(self) -> None:
         """Send the request, then pass on messages as they come; in a thread, since either can block."""
