@@ -18,21 +18,14 @@ from fitroom.loops.trials.table import STATES, State, Trial
 from fitroom.runs.lock import FolderLock
 
 ROWS_FILE, LOGS, LOCK_FILE = "trials.jsonl", "logs", "lock"
-_OWN = {ROWS_FILE, LOGS, LOCK_FILE}
 
 
 class TrialsFolder:
     """The folder, locked by this process until `close`."""
 
-    def __init__(self, path: str | Path, *, also: frozenset[str] = frozenset()) -> None:
-        """Make the folder, or take the one of an earlier loop. Raises InputError where it is in use, or another's.
-
-        Args:
-            path: where it is.
-            also: patterns of other names that may be in it.
-        """
+    def __init__(self, path: str | Path) -> None:
+        """Make the folder, or take the one of an earlier loop. Raises InputError where it is in use, or another's."""
         self.path = Path(path).expanduser()
-        self._also = also
         self._check_place()
         try:
             (self.path / LOGS).mkdir(parents=True, exist_ok=True)
@@ -77,13 +70,9 @@ class TrialsFolder:
         try:
             if self.path.exists() and not self.path.is_dir():
                 raise InputError(f"`folder` must be a folder. Received: {self.path}, which is a file.")
-            if not self.path.is_dir() or (self.path / ROWS_FILE).exists():
+            if not self.path.is_dir() or (self.path / ROWS_FILE).exists() or (self.path / LOGS).is_dir():
                 return
-            others = [
-                path.name
-                for path in self.path.iterdir()
-                if path.name not in _OWN and not path.name.startswith(".") and not any(map(path.match, self._also))
-            ]
+            others = [path.name for path in self.path.iterdir() if not path.name.startswith(".")]
         except OSError as error:
             raise InputError(f"The folder {self.path} cannot be read: {error.strerror or error}.") from error
         if others:

@@ -14,9 +14,9 @@ from fitroom.loops.trials.plain import convert_to_plain
 from fitroom.loops.trials.predictions import Size
 from fitroom.loops.trials.process import pickle_function
 
+_SUGGESTIONS = ("float", "int", "categorical", "uniform", "loguniform", "discrete_uniform")
 _METHODS = frozenset(
-    "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform suggest_discrete_uniform "
-    "report should_prune set_user_attr set_constraint".split()
+    [*(f"suggest_{kind}" for kind in _SUGGESTIONS), "report", "should_prune", "set_user_attr", "set_constraint"]
 )
 _VALUES = frozenset(("number", "params", "user_attrs"))
 _log = logging.getLogger("fitroom")
