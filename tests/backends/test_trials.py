@@ -72,11 +72,18 @@ def test_a_search_of_keras_tuner_builds_and_trains_in_processes(tmp_path):
     [trial] = tuner.oracle.trials.values()
     assert trial.status == "COMPLETED", trial.message
     assert told == [(trial.trial_id, epoch, {"loss", "val_loss"}) for epoch in (0, 1)]
+    full = fitroom.isolate_tuner(keras_tuner.RandomSearch, device_bytes="2TiB", budget="1TiB")
+    more = full(build, objective="val_loss", max_trials=2, directory=tmp_path, project_name="search", seed=0)
+    more.search(X, Y, validation_data=(X, Y), epochs=4, verbose=0)
+    [_, refused] = more.oracle.trials.values()
+    assert refused.status == "FAILED"
+    assert "does not fit: It was not started: it is predicted to need 2,048.00 GiB" in refused.message
     [best] = tuner.get_best_models()
     best.compile("sgd", "mse")
     assert best.evaluate(X, Y, verbose=0) == pytest.approx(trial.score, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("torch")
 def test_a_search_of_keras_tuner_does_not_start_what_cannot_fit_and_survives_what_raises(tmp_path):
     keras_tuner = pytest.importorskip("keras_tuner")

@@ -45,11 +45,11 @@ class SweptTraining:
     def list_runs(self, folder: Path, folds: int | None) -> Iterator[dict[str, Any]]:
         """The options of each of its runs, for `train_once`."""
         if folds is None:
-            yield self.options | {"run_dir": str(folder / self.name)}
+            yield {"run_dir": str(folder / self.name), **self.options}
             return
         for number in range(1, folds + 1):
             place = folder / self.name / f"fold-{number}"
-            yield self.options | {"fold": f"{number}/{folds}", "run_dir": str(place)}
+            yield {"run_dir": str(place), **self.options, "fold": f"{number}/{folds}"}
 
 
 def read_sweep(path: Path) -> list[SweptTraining]:

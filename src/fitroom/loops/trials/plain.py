@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,18 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if math.isfinite(value) else str(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def find_differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of settings that are not the same in all; all names where there is one set of settings only.
+
+    >>> find_differing([{"rate": 0.1, "epochs": 5}, {"rate": 0.2, "epochs": 5}])
+    ['rate']
+    """
+    names = dict.fromkeys(name for one in settings for name in one)
+    if len(settings) < 2:
+        return list(names)
+    return [name for name in names if len({format_settings({name: one.get(name, "-")}) for one in settings}) > 1]
 
 
 def _name(where: str) -> str:

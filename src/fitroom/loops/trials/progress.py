@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from fitroom.loops.trials.plain import format_settings, format_value
+from fitroom.loops.trials.plain import find_differing, format_settings, format_value
 from fitroom.loops.trials.table import Trial
 
 _SECONDS_BETWEEN = 0.5
@@ -16,8 +16,9 @@ _MOST_NAMED = 3
 class TrialsProgress:
     """Shows a loop of trials. Where `show` is false it is silent."""
 
-    def __init__(self, total: int, *, show: bool = True) -> None:
-        self._total, self._show = total, show
+    def __init__(self, settings: Sequence[Mapping[str, Any]], *, show: bool = True) -> None:
+        self._total, self._show = len(settings), show
+        self._differing = find_differing(settings)
         self._done = self._failed = 0
         self._began = self._updated = time.monotonic()
         self._console: Any = None
@@ -50,7 +51,7 @@ class TrialsProgress:
         self._done += 1
         self._failed += not trial.is_finished
         took = f" in {_format_seconds(trial.seconds)}" if trial.seconds is not None else ""
-        said = f"trial {trial.number} of {self._total} ({format_settings(trial.settings)}): {trial.state}{took}"
+        said = f"trial {trial.number} of {self._total} ({self._name(trial.settings)}): {trial.state}{took}"
         if trial.is_finished:
             self.say(said + (f"; {format_result(trial.result)}" if trial.result is not None else ""))
         else:
@@ -61,7 +62,7 @@ class TrialsProgress:
         if self._status is None or time.monotonic() - self._updated < _SECONDS_BETWEEN:
             return
         self._updated = time.monotonic()
-        named = "; ".join(format_settings(one, longest=30) for one in running[:_MOST_NAMED])
+        named = "; ".join(self._name(one, longest=30) for one in running[:_MOST_NAMED])
         more = f" and {len(running) - _MOST_NAMED} more" if len(running) > _MOST_NAMED else ""
         done = num_earlier + self._done
         failed = f", {self._failed} failed" if self._failed else ""
@@ -70,6 +71,10 @@ class TrialsProgress:
             seconds = (self._updated - self._began) / self._done * (self._total - done)
             left = f", about {_format_seconds(seconds)} left"
         self._status.update(f"{done} of {self._total} trials done{failed}{left}; running: {named}{more}")
+
+    def _name(self, settings: Mapping[str, Any], *, longest: int = 80) -> str:
+        """What tells a trial from the others."""
+        return format_settings({name: settings[name] for name in self._differing if name in settings}, longest=longest)
 
 
 def format_result(result: Any, *, longest: int = 100) -> str:

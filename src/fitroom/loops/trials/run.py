@@ -87,7 +87,7 @@ def trials(
     place = TrialsFolder(folder)
     try:
         loop = _Loop(place, work, room, plain, digest=digest_function(function))
-        with TrialsProgress(len(plain), show=show) as progress:
+        with TrialsProgress(plain, show=show) as progress:
             return loop.run(progress, device_bytes, again)
     finally:
         place.close()

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fitroom.report.compare.trials import find_differing
+from fitroom.loops.trials.plain import find_differing
 from fitroom.runs.run import Run
 
 _NOT_COMPARED = ("run_dir", "fold", "workers", "cache", "cache_limit")

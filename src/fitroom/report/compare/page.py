@@ -48,8 +48,8 @@ def render_comparison_page(groups: Sequence[Group]) -> str:
     script = load_chart_script()
     figures = list_figures(ranked)
     num_runs = sum(len(group.runs) for group in groups)
-    runs = f" of {format_count(num_runs, 'run')}" if num_runs > len(groups) else ""
-    title = f"{format_count(len(groups), 'training')}{runs} compared"
+    title = f"{format_count(len(groups), 'training')} compared"
+    title += f", {format_count(num_runs, 'run')}" if num_runs > len(groups) else ""
     return render(
         "compare/page.html",
         script_hash=hash_script(script),
@@ -57,7 +57,7 @@ def render_comparison_page(groups: Sequence[Group]) -> str:
         script=script,
         data=dump_script_json([chart.to_dict() for chart in charts]),
         title=title,
-        headline=format_headline(ranked),
+        headline=format_headline(ranked).replace(" ± ", "\N{NO-BREAK SPACE}± ").replace(" %", "\N{NO-BREAK SPACE}%"),
         tiles=list_tiles(ranked),
         heads=["training", *figures],
         rows=[[group.name, *(texts[at] for texts in figures.values())] for at, group in enumerate(ranked)],
@@ -128,7 +128,7 @@ def _make_chart(groups: Sequence[Group], metric: str) -> Chart | None:
     unit: Unit = "share" if is_share(metric) else "number"
     where = "validation" if metric.startswith("val_") else "training"
     title = format_metric_name(metric)
-    several = ", the mean of its runs" if any(len(group.runs) > 1 for group in groups) else ""
+    several = ", mean over the runs" if any(len(group.runs) > 1 for group in groups) else ""
     return Chart(
         key=f"compare-{metric}",
         title=f"{title[:1].upper()}{title[1:]} in {where}{several}",

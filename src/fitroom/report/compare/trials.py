@@ -1,14 +1,14 @@
 """The table of trials as text for a terminal, and for a notebook."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 
-from fitroom.loops.trials.plain import format_settings, format_value
+from fitroom.loops.trials.plain import find_differing, format_value
 from fitroom.loops.trials.table import Trial, Trials
 from fitroom.report.shared.sheet import Sheet
 from fitroom.report.shared.templates import render
@@ -81,18 +81,6 @@ def list_cells(rows: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
         for row in rows
     ]
     return heads, cells
-
-
-def find_differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names of settings that are not the same in all; all names where there is one set of settings only.
-
-    >>> find_differing([{"rate": 0.1, "epochs": 5}, {"rate": 0.2, "epochs": 5}])
-    ['rate']
-    """
-    names = dict.fromkeys(name for one in settings for name in one)
-    if len(settings) < 2:
-        return list(names)
-    return [name for name in names if len({format_settings({name: one.get(name, "-")}) for one in settings}) > 1]
 
 
 def _find_results(rows: Sequence[Trial]) -> list[str]:

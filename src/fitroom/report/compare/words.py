@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from fitroom.loops.trials.plain import format_value
 from fitroom.report.compare.groups import Group, Spread, list_differences
-from fitroom.report.shared.words import format_count, format_duration, format_figure, format_share
+from fitroom.report.progress.words import format_time as format_seconds
+from fitroom.report.shared.words import format_count, format_figure, format_share
 from fitroom.units import format_bytes, used_of
 
 
@@ -35,7 +36,7 @@ def format_number(spread: Spread | None) -> str:
 
 def format_time(spread: Spread | None) -> str:
     """Write how long a run took, on average."""
-    return "-" if spread is None else format_duration(spread.mean)
+    return "-" if spread is None else format_seconds(spread.mean)
 
 
 def format_speed(spread: Spread | None) -> str:
@@ -66,6 +67,21 @@ def list_figures(groups: Sequence[Group]) -> dict[str, list[str]]:
         "images": [format_speed(group.images_per_second) for group in groups],
     }
     return {name: texts for name, texts in figures.items() if set(texts) != {"-"}}
+
+
+def list_short_figures(groups: Sequence[Group]) -> dict[str, list[str]]:
+    """The figures that have room where each group has a row: no setting that its name says already."""
+    said = [name.replace("_", " ") for name in list_differences(groups) if _is_in_names(name, groups)]
+    dropped = [*said, "images", *(["state"] if all(group.state == "finished" for group in groups) else [])]
+    figures = {name: texts for name, texts in list_figures(groups).items() if name not in dropped}
+    if "peak memory" in figures:
+        figures["peak memory"] = ["-" if g.peak_bytes is None else format_bytes(g.peak_bytes) for g in groups]
+    return figures
+
+
+def _is_in_names(setting: str, groups: Sequence[Group]) -> bool:
+    """Whether the names of trainings of a sweep say what they vary."""
+    return all(f"{setting.replace('_', '-')}-" in group.name for group in groups)
 
 
 def order_groups(groups: Sequence[Group]) -> list[Group]:
