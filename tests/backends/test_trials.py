@@ -48,7 +48,7 @@ def test_an_optuna_objective_trains_in_its_process(tmp_path):
     assert trial.value == trial.intermediate_values[1]
 
 
-@pytest.mark.filterwarnings("ignore:The `:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:keras_tuner")
 def test_a_search_of_keras_tuner_builds_and_trains_in_processes(tmp_path):
     keras_tuner = pytest.importorskip("keras_tuner")
     told = []
@@ -85,6 +85,7 @@ def test_a_search_of_keras_tuner_builds_and_trains_in_processes(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.backends("torch")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:keras_tuner")
 def test_a_search_of_keras_tuner_does_not_start_what_cannot_fit_and_survives_what_raises(tmp_path):
     keras_tuner = pytest.importorskip("keras_tuner")
 

@@ -53,6 +53,8 @@ class Channel:
 
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Have the loop call something, and return its answer. Raises RuntimeError with the text of what it raised."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(f"{name} was called in a forked copy of the trial, which cannot ask the loop")
         self.send({"kind": "call", "name": name, "arguments": arguments, "named": named})
         answer = self._answers.get()
         if "error" in answer:
@@ -146,7 +148,10 @@ def _limit_memory(device_bytes: int) -> None:
         card = find_card(gpus[0].name)
     except UnknownNameError:
         card = None
+    is_set = "KERAS_BACKEND" in os.environ
     backend = choose_backend(None)
+    if not is_set:  # the function may choose another one, and Keras its own default
+        del os.environ["KERAS_BACKEND"]
     with hold_stderr():
         limit_memory(backend, max(1, device_bytes - context_bytes(card, backend)))
 
