@@ -17,6 +17,8 @@ from fitroom.errors import RunInterrupted as RunInterrupted
 from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.estimate import estimate as estimate
+from fitroom.explaining.explain import explain as explain
+from fitroom.explaining.explanation import Explanation as Explanation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
 from fitroom.loops.trials.run import trials as trials
 from fitroom.loops.trials.table import Trial as Trial

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from fitroom.cli.output import accept_any_name
-from fitroom.errors import FitroomError, nearest_names
+from fitroom.errors import FitroomError, OutOfMemoryError, nearest_names
 from fitroom.version import __version__
 
 COMMANDS = {
@@ -24,6 +24,7 @@ COMMANDS = {
     "plan": "Find the fastest recipe that fits a card or a memory budget.",
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
+    "explain": "Explain an out-of-memory error from the log of a crash.",
     "gpus": "List the cards that fitroom knows, and those in this machine.",
     "completion": "Print a script for completion in the shell.",
 }
@@ -115,5 +116,10 @@ def _unexpected(error: Exception) -> FitroomError:
 def report(error: FitroomError) -> None:
     """Print an error and its hint to stderr."""
     click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if isinstance(error, OutOfMemoryError) and error.explanation is not None:
+        from rich.console import Console
+
+        click.echo(err=True)
+        Console(stderr=True).print(error.explanation)
     if error.hint:
         click.echo(f"\n{click.style('hint:', fg='cyan')} {error.hint}", err=True)

@@ -32,15 +32,7 @@ def assign_splits(images: Sequence[ImageFile], *, validation: float, test: float
     also one in test, if there is a test split. An image that is in two classes is used for training only: it has no
     right label to measure with.
     """
-    labels_of = defaultdict(set)
-    copies: dict[str, list[ImageFile]] = defaultdict(list)
-    for image in images:
-        labels_of[image.digest].add(image.label)
-        copies[image.digest].append(image)
-    of_class: dict[str, list[str]] = defaultdict(list)
-    for digest, labels in labels_of.items():
-        for label in labels:
-            of_class[label].append(digest)
+    copies, labels_of, of_class = _group_by_content(images)
     split_of = dict.fromkeys(copies, "train")
     for digests in of_class.values():
         drawn = sorted((digest for digest in digests if len(labels_of[digest]) == 1), key=lambda one: _key(seed, one))
@@ -93,21 +85,14 @@ def assign_fold(images: Sequence[ImageFile], fold: Fold, *, seed: int) -> dict[P
     Every class is dealt out evenly, by a hash of seed and content. Copies of an image are in one fold, and
     an image that is in two classes is always trained on: it has no right label to measure with.
     """
-    labels_of = defaultdict(set)
-    copies: dict[str, list[ImageFile]] = defaultdict(list)
-    for image in images:
-        labels_of[image.digest].add(image.label)
-        copies[image.digest].append(image)
-    of_class: dict[str, list[str]] = defaultdict(list)
-    for digest, labels in labels_of.items():
-        if len(labels) == 1:
-            of_class[min(labels)].append(digest)
+    copies, labels_of, of_class = _group_by_content(images)
     fold_of: dict[str, int] = {}
     totals = [0] * fold.of
     for label in sorted(of_class):
         counts = [0] * fold.of
         # Those with the most copies first, for which single ones make up.
-        for digest in sorted(of_class[label], key=lambda one: (-len(copies[one]), _key(seed, one))):
+        certain = [digest for digest in of_class[label] if len(labels_of[digest]) == 1]
+        for digest in sorted(certain, key=lambda one: (-len(copies[one]), _key(seed, one))):
             # To the fold with the fewest of the class; among equals with the fewest images, so that all are as large.
             chosen = min(range(fold.of), key=lambda at: (counts[at], totals[at], at))
             fold_of[digest] = chosen + 1
@@ -133,6 +118,22 @@ def find_conflicts(images: Iterable[ImageFile]) -> list[list[ImageFile]]:
     for image in images:
         copies[image.digest].setdefault(image.label, image)
     return [list(found.values()) for found in copies.values() if len(found) > 1]
+
+
+def _group_by_content(
+    images: Iterable[ImageFile],
+) -> tuple[dict[str, list[ImageFile]], dict[str, set[str]], dict[str, list[str]]]:
+    """By digest: the copies of an image, and the classes that it is in. By class: the digests of its images."""
+    copies: dict[str, list[ImageFile]] = defaultdict(list)
+    labels_of: dict[str, set[str]] = defaultdict(set)
+    for image in images:
+        copies[image.digest].append(image)
+        labels_of[image.digest].add(image.label)
+    of_class: dict[str, list[str]] = defaultdict(list)
+    for digest, labels in labels_of.items():
+        for label in labels:
+            of_class[label].append(digest)
+    return copies, labels_of, of_class
 
 
 def _key(seed: int, digest: str) -> bytes:

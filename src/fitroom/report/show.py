@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
+from fitroom.explaining.explanation import Explanation
 from fitroom.loops.trials.table import Trials
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.max_batch import MaxBatch
@@ -14,6 +15,7 @@ from fitroom.planning.result import Plan
 from fitroom.report import notebook
 from fitroom.report.compare.trials import render_trials, render_trials_html
 from fitroom.report.estimate.text import render_estimate_text
+from fitroom.report.explain.text import render_explanation_text
 from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts, render_facts
 from fitroom.report.plan.text import render_plan_text
 from fitroom.report.run.report import render_report
@@ -47,9 +49,11 @@ def show_html(value: Any) -> str:
 
 show_rich.register(Estimate, render_estimate_text)
 show_rich.register(Plan, render_plan_text)
+show_rich.register(Explanation, render_explanation_text)
 show_rich.register(Trials, render_trials)
 show_html.register(Estimate, notebook.render_estimate)
 show_html.register(Plan, notebook.render_plan)
+show_html.register(Explanation, notebook.render_explanation)
 show_html.register(Trials, render_trials_html)
 show_html.register(Run, notebook.render_run)
 show_html.register(Report, render_report)
