@@ -51,7 +51,7 @@ CASES: dict[str, dict[str, tuple[float, str, list[str]]]] = {
     # name: gibibytes, program, the kinds that are right
     "torch": {
         "keras-fit": (8, _FIT, ["device_out_of_memory"]),
-        "keras-backward": (26, _FIT, ["device_out_of_memory"]),
+        "keras-fit-26": (26, _FIT, ["device_out_of_memory"]),
         "keras-optimizer": (8, _WIDE, ["device_out_of_memory"]),
         "keras-build": (1, _WIDE, ["device_out_of_memory"]),
         "request-larger-than-card": (139, "import torch\ntorch.zeros(2**40, device='cuda')", ["device_out_of_memory"]),

@@ -119,6 +119,12 @@ def _own_size(failure: Failure) -> Cause | None:
         why = f"Tensors of this process filled the device: {used_of(failure.in_use_bytes, capacity)} were in use."
         return Cause(name="step_size", sureness="likely", why=why)
     asked = failure.requested_bytes or 0
+    if capacity and failure.in_use_bytes and failure.in_use_bytes + asked > capacity:
+        why = (
+            f"What this process had in use and what it asked for are together more than the {format_bytes(capacity)} "
+            "there are."
+        )
+        return Cause(name="step_size", sureness="likely", why=why)
     is_block = failure.framework == "jax" and asked >= _ONE_BLOCK_BYTES
     is_of_step = failure.layer is not None and failure.shape is not None
     if not (is_block or is_of_step) or capacity:

@@ -88,7 +88,7 @@ _KERAS_CALL = re.compile(r"Exception encountered when calling (\w+)\.call\(\)")
 # backward pass, so backward comes before forward.
 _FRAME_WORDS: dict[Phase, tuple[str, ...]] = {
     "autotuning": (
-        r"No valid config found",
+        r"No valid config found|configs failed during profiling|Failed to get configs for",
         r"[Aa]utotun",
         r"best cudnn convolution algorithm",
         r"[Pp]rofiling failure on",

@@ -42,7 +42,7 @@ _OF_PYTORCH = re.compile(
     r" and ([\d.]+ \w+) is reserved by PyTorch but unallocated"
 )
 _STATS = {
-    "limit_bytes": re.compile(r"(?:^|Stats: )\s*Limit:\s+([\d.]+ ?\w*)"),
+    "limit_bytes": re.compile(r"(?:(?:^|Stats: )\s*Limit:\s+|memory in use\. )([\d.]+ ?\w*)(?:$| allowed)"),
     "in_use_bytes": re.compile(r"^\s*(?:InUse|Currently allocated\s*):\s+([\d.]+ ?\w*)"),
     "requested_bytes": re.compile(r"^\s*Requested\s*:\s+([\d.]+ ?\w*)"),
     "total_bytes": re.compile(r"^\s*Device limit\s*:\s+([\d.]+ ?\w*)"),
@@ -63,7 +63,19 @@ _FRAMEWORK: tuple[tuple[Framework, re.Pattern[str]], ...] = (
 )
 
 
-_FACT_WORDS = ("limit", "inuse", "requested", "allocated", "free", "usage", "name:", "reduce", "memory", "allocator")
+_FACT_WORDS = (
+    "traceback",
+    "limit",
+    "inuse",
+    "requested",
+    "allocated",
+    "free",
+    "usage",
+    "name:",
+    "reduce",
+    "memory",
+    "allocator",
+)
 _FRAMEWORK_WORDS = ("tensorflow", "jax", "torch", "xla", "keras", "/job:", "[op:")
 _ANY_WORDS = tuple(dict.fromkeys((*WORDS, *PLACE_WORDS, *_FACT_WORDS, *_FRAMEWORK_WORDS)))
 _PROGRESS_WORDS = ("epoch", "step", "iter", "it/s", "s/it", "eta")
@@ -155,6 +167,8 @@ class LogReader:
         while stripped := _PREFIX.match(line):
             line = line[stripped.end() :]
         self.has_keras |= "keras" in small
+        if line.startswith("Traceback (most recent call last)"):
+            self._forget_autotuning()
         for name, regex in _FRAMEWORK:
             if regex.search(line):
                 self._frameworks[name] = self._frameworks.get(name, 0) + 1
@@ -169,6 +183,13 @@ class LogReader:
             self.has_warning |= "not a failure" in line
         elif found := _match(line):
             self._add(found, line)
+
+    def _forget_autotuning(self) -> None:
+        """Kernels that were tried out in vain before an error was raised are not its place."""
+        self._places = [place for place in self._places if place.phase != "autotuning"]
+        kept = [(position, place) for position, place in self._recent if place.phase != "autotuning"]
+        self._recent.clear()
+        self._recent.extend(kept)
 
     def _wants_progress(self) -> bool:
         """Whether one more line of progress makes a difference: two are as good as a thousand."""

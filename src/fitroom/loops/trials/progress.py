@@ -61,6 +61,8 @@ class TrialsProgress:
         """Show what runs now, in a terminal."""
         if self._status is None or time.monotonic() - self._updated < _SECONDS_BETWEEN:
             return
+        from rich.markup import escape
+
         self._updated = time.monotonic()
         named = "; ".join(self._name(one, longest=30) for one in running[:_MOST_NAMED])
         more = f" and {len(running) - _MOST_NAMED} more" if len(running) > _MOST_NAMED else ""
@@ -70,7 +72,8 @@ class TrialsProgress:
         if self._done:
             seconds = (self._updated - self._began) / self._done * (self._total - done)
             left = f", about {_format_seconds(seconds)} left"
-        self._status.update(f"{done} of {self._total} trials done{failed}{left}; running: {named}{more}")
+        text = f"{done} of {self._total} trials done{failed}{left}; running: {named}{more}"
+        self._status.update(escape(text))
 
     def _name(self, settings: Mapping[str, Any], *, longest: int = 80) -> str:
         """What tells a trial from the others."""
