@@ -158,22 +158,34 @@ def test_a_row_cut_short_by_a_kill_is_made_again(tmp_path):
 
 
 def test_as_many_run_at_once_as_their_predicted_bytes_allow_and_none_that_cannot_fit(tmp_path):
+    started, running = tmp_path / "started", tmp_path / "running"
+    started.mkdir()
+    running.mkdir()
+
     def train(size):
-        began = time.time()
-        time.sleep(0.5)
-        return [began, time.time()]
+        (running / str(size)).touch()
+        (started / str(size)).touch()
+        while len(list(started.iterdir())) < 2:  # which never ends unless two run at once
+            time.sleep(0.02)
+        together = len(list(running.iterdir()))
+        (running / str(size)).unlink()
+        return together
 
     settings = [{"size": 41}, {"size": 42}, {"size": 43}, {"size": 101}]
     table = run(
-        train, settings, tmp_path, device_bytes=lambda one: one["size"] * 2**20, budget="100MiB", host_bytes="1MiB"
+        train,
+        settings,
+        tmp_path / "trials",
+        device_bytes=lambda one: one["size"] * 2**20,
+        budget="100MiB",
+        host_bytes="1MiB",
+        at_once=4,
+        time_limit=60,
     )
-    assert table[3].state == "does not fit"
+    assert [row.state for row in table] == ["finished", "finished", "finished", "does not fit"]
+    assert max(row.result for row in table.finished) <= 2
     assert "predicted to need 101.0 MiB, and trials may take 100.0 MiB" in table[3].error
     assert table[3].log is None
-    spans = [row.result for row in table.finished]
-    together = [sum(began <= moment < ended for began, ended in spans) for moment, _ in spans]
-    assert len(spans) == 3
-    assert max(together) == 2
     assert [row.device_bytes for row in table] == [one["size"] * 2**20 for one in settings]
 
 
@@ -228,6 +240,7 @@ def test_the_table_finds_the_best_and_shows_itself_within_80_columns():
     rows.append(Trial(number=3, settings=lost, state="timed out", error="It took longer.", log=Path("logs/0003.log")))
     table = Trials(tuple(rows), Path("runs/rates"))
     assert table.best("accuracy").number == 2
+    assert table.best("loss").number == 1, "the last epoch counts"
     assert table.best("accuracy", highest=False).number == 1
     with pytest.raises(fitroom.InputError, match="'precision'"):
         table.best("precision")
@@ -238,3 +251,9 @@ def test_the_table_finds_the_best_and_shows_itself_within_80_columns():
     assert "3  timed out: It took longer." in text
     assert str(table) == text
     assert "<td>timed out</td>" in table._repr_html_()
+
+
+def test_what_did_not_fit_is_considered_again_when_there_is_more_memory(tmp_path):
+    settings = [{"a": 2}]
+    assert [row.state for row in run(square, settings, tmp_path, device_bytes=200, budget=100)] == ["does not fit"]
+    assert [row.state for row in run(square, settings, tmp_path, device_bytes=200, budget=300)] == ["finished"]

@@ -24,6 +24,7 @@ from typing import Any
 
 from fitroom.classify.options import TrainOptions, check_stored_options
 from fitroom.errors import InputError, UnknownNameError, message_of
+from fitroom.loops.trials.plain import make_key
 
 _VARY, _TRIALS = "vary", "trials"
 _NOT_IN_A_SWEEP = ("run_dir", "fold")
@@ -77,12 +78,15 @@ def read_sweep(path: Path) -> list[SweptTraining]:
     if singles and not lists:
         combinations = []
     own = [*combinations, *(_read_options(path, one) for one in singles)]
-    found = [SweptTraining(name=make_name(one), options=common | one) for one in own]
-    for one in found:
-        _check(path, one)
-    names = [one.name for one in found]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{path} has the same training twice: {twice[0]}.", hint="remove one of them")
+    if twice := [one for at, one in enumerate(own) if one in own[:at]]:
+        raise InputError(f"{path} has the same training twice: {make_name(twice[0])}.", hint="remove one of them")
+    names = [make_name(one) for one in own]
+    found = [
+        SweptTraining(name=name if names.count(name) == 1 else f"{name}-{make_key(one)[:6]}", options=common | one)
+        for name, one in zip(names, own, strict=True)
+    ]
+    for training in found:
+        _check(path, training)
     return found
 
 
@@ -105,8 +109,6 @@ def make_name(varied: Mapping[str, Any]) -> str:
     name = ",".join(parts) or "train"
     if len(name) <= _LONGEST_NAME:
         return name
-    from fitroom.loops.trials.plain import make_key
-
     return f"{name[:_LONGEST_NAME]}-{make_key(varied)[:6]}"
 
 

@@ -83,7 +83,7 @@ class TrialsFolder:
             )
 
 
-def parse_row(row: Mapping[str, Any], *, number: int, folder: Path) -> Trial:
+def parse_row(row: Mapping[str, Any], *, number: int, settings: Mapping[str, Any], folder: Path) -> Trial:
     """A row of the file as a value, with the number that the trial has now."""
 
     def read(name: str, kind: Any) -> Any:
@@ -93,7 +93,7 @@ def parse_row(row: Mapping[str, Any], *, number: int, folder: Path) -> Trial:
     log = read("log", str)
     return Trial(
         number=number,
-        settings=row["settings"],
+        settings=settings,
         state=state,
         result=row.get("result"),
         error=read("error", str),

@@ -130,7 +130,7 @@ class TrialProcess:
         self._started = time.monotonic()
         with open(log, "ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), sys.argv[0] if sys.argv else ""],
+                [sys.executable, "-c", _PROGRAM, json.dumps(list(map(str, sys.path))), sys.argv[0] if sys.argv else ""],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -1,6 +1,7 @@
 """How many trials run at once: as many as their predicted bytes and the host's memory allow."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ class Room:
             budget: bytes of the card for all trials together; None: what is free on it now, and without a card the
                 host's available memory.
             host_bytes: bytes of the host for each process; None: 2 GiB, without a card beside the predicted ones.
-            at_once: the most trials at once. With it, trials without a prediction run side by side, too.
+            at_once: the most trials at once. With it, trials without a prediction run side by side, too. None: as many
+                as fit, without a card at most one for each core.
         """
         from fitroom.cards.nvml import live_gpus
 
@@ -92,7 +94,9 @@ class Room:
             self.give_back(seat)
 
     def _has_room(self, device_bytes: int | None) -> bool:
-        if any(seat.is_alone for seat in self._seats) or (self.at_once and len(self._seats) >= self.at_once):
+        # On a CPU trials share the cores, too.
+        most = self.at_once or (None if self.has_card else _count_cores())
+        if any(seat.is_alone for seat in self._seats) or (most is not None and len(self._seats) >= most):
             return False
         reserved_bytes = sum(seat.device_bytes or 0 for seat in self._seats)
         if reserved_bytes + (device_bytes or 0) > self.budget_bytes:
@@ -104,6 +108,10 @@ class Room:
     def _needed_bytes(self, seat: Seat) -> int:
         """What a trial takes of the host: without a card, what was predicted lies there too."""
         return self._host_bytes + (0 if self.has_card else seat.device_bytes or 0)
+
+
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _resident_bytes(pid: int | None) -> int:

@@ -4,13 +4,14 @@ import hashlib
 import inspect
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fitroom.budget import Budget
-from fitroom.errors import InputError
+from fitroom.errors import FitroomError, InputError
 from fitroom.loops.trials.folder import TrialsFolder, parse_row
 from fitroom.loops.trials.plain import make_key, parse_settings
 from fitroom.loops.trials.predictions import DeviceBytes, explain_no_fit, predict_device_bytes
@@ -21,6 +22,8 @@ from fitroom.loops.trials.table import OUT_OF_MEMORY, Trial, Trials
 
 Again = Literal["failed", "all"]
 _ATTEMPTS = 2
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""How often it is looked whether memory of the host became free, while no trial ends."""
 
 
 def trials(
@@ -56,7 +59,8 @@ def trials(
             A trial that needs more than the budget is not started.
         budget: bytes of the card for all trials together. Default: what is free now; without a card, the host's memory.
         host_bytes: bytes of the host that a process needs. Default: 2 GiB.
-        at_once: the most trials at once; with it, trials without a prediction run side by side, too.
+        at_once: the most trials at once; with it, trials without a prediction run side by side, too. Default: as many
+            as fit; without a card at most one for each core.
         time_limit: seconds that a trial may take.
         again: which trials that are in the folder to carry out again: "failed" or "all". Default: none; those that
             failed too where the source of `function` has changed.
@@ -129,24 +133,8 @@ class _Loop:
             if not self.room.fits(predicted[number]):
                 waiting.remove(number)
                 self._record(progress, self._refuse(number, predicted[number]))
-        attempts = dict.fromkeys(waiting, 1)
         try:
-            while waiting or self._running:
-                for number in list(waiting):
-                    seat = self.room.try_take(predicted[number], is_alone=attempts[number] > 1)
-                    if seat is not None:
-                        waiting.remove(number)
-                        self._start(number, attempts[number], seat)
-                progress.running([self.wanted[one.number - 1] for one in self._running], num_earlier)
-                self._changed.wait(0.1)
-                self._changed.clear()
-                for one, ended in self._collect():
-                    if ended.state in OUT_OF_MEMORY and one.attempt < _ATTEMPTS:
-                        progress.say(f"trial {one.number} ran {ended.state}; it is tried once more, alone")
-                        attempts[one.number] += 1
-                        waiting.append(one.number)  # behind the others, which then need not wait for it
-                    else:
-                        self._record(progress, self._make_row(one, ended))
+            self._run_all(progress, waiting, predicted, num_earlier)
         except BaseException as error:
             for one in self._running:
                 one.process.kill()
@@ -155,6 +143,31 @@ class _Loop:
             raise
         return Trials(tuple(self._rows[number] for number in sorted(self._rows)), self.place.path)
 
+    def _run_all(
+        self, progress: TrialsProgress, waiting: list[int], predicted: Mapping[int, int | None], num_earlier: int
+    ) -> None:
+        attempts = dict.fromkeys(waiting, 1)
+        next_look = 0.0
+        while waiting or self._running:
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+                for number in list(waiting):
+                    seat = self.room.try_take(predicted[number], is_alone=attempts[number] > 1)
+                    if seat is not None:
+                        waiting.remove(number)
+                        self._start(number, attempts[number], seat)
+            progress.running([self.wanted[one.number - 1] for one in self._running], num_earlier)
+            self._changed.wait(0.1)
+            self._changed.clear()
+            for one, ended in self._collect():
+                next_look = 0.0
+                if ended.state in OUT_OF_MEMORY and one.attempt < _ATTEMPTS:
+                    progress.say(f"trial {one.number} ran {ended.state}; it is tried once more, alone")
+                    attempts[one.number] += 1
+                    waiting.append(one.number)  # behind the others, which then need not wait for it
+                else:
+                    self._record(progress, self._make_row(one, ended))
+
     def _take_earlier(self, progress: TrialsProgress, again: Again | None) -> dict[int, Trial]:
         """The rows of the folder that need not be made again, by their number now."""
         found = self.place.read()
@@ -162,12 +175,12 @@ class _Loop:
         num_changed = num_failed = 0
         for number, settings in enumerate(self.wanted, 1):
             row = found.pop(make_key(settings), None)
-            if row is None or again == "all":
+            if row is None or again == "all" or row["state"] == "does not fit":  # there may be more memory now
                 continue
             is_failed, is_changed = row["state"] != "finished", row.get("function") != self.digest
             if is_failed and (is_changed or again == "failed"):
                 continue
-            rows[number] = parse_row(row, number=number, folder=self.place.path)
+            rows[number] = parse_row(row, number=number, settings=settings, folder=self.place.path)
             num_changed += is_changed
             num_failed += is_failed
         if rows:
@@ -185,12 +198,17 @@ class _Loop:
     def _start(self, number: int, attempt: int, seat: Seat) -> None:
         settings = self.wanted[number - 1]
         log = self.place.log_path(number, settings)
-        with open(log, "wb" if attempt == 1 else "ab") as file:
-            if attempt > 1:
-                file.write(f"\n--- attempt {attempt}, alone ---\n".encode())
         # Alone after out-of-memory, it has all of the card.
         limit_bytes = seat.device_bytes if self.room.is_shared and attempt == 1 else None
-        process = TrialProcess(self.work, named=settings, log=log, limit_bytes=limit_bytes, changed=self._changed)
+        try:
+            with open(log, "wb" if attempt == 1 else "ab") as file:
+                file.write(f"\n--- attempt {attempt}, alone ---\n".encode() if attempt > 1 else b"")
+            process = TrialProcess(self.work, named=settings, log=log, limit_bytes=limit_bytes, changed=self._changed)
+        except OSError as error:
+            raise FitroomError(
+                f"Trial {number} could not be started: {error.strerror or error}.",
+                hint="look whether the disk is full or the system out of processes; the same call resumes",
+            ) from error
         seat.pid = process.pid
         self._running.append(_Running(number=number, attempt=attempt, seat=seat, process=process))
 

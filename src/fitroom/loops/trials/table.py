@@ -91,7 +91,7 @@ class Trials(RichDisplay):
         return tuple(row for row in self.rows if not row.is_finished)
 
     def best(self, name: str | None = None, *, highest: bool = True) -> Trial:
-        """The finished trial with the highest result.
+        """The finished trial with the highest result; of a list, such as a history has, the last value counts.
 
         Args:
             name: which value of a result that is a dict; None where the result is a number.
@@ -107,6 +107,10 @@ class Trials(RichDisplay):
 
 
 def _read_number(result: Any, name: str | None) -> float | None:
-    value = result.get(name) if name is not None and isinstance(result, Mapping) else result if name is None else None
+    value: Any = result
+    if name is not None:
+        value = result.get(name) if isinstance(result, Mapping) else None
+    if isinstance(value, list) and value:  # of a history, the last epoch
+        value = value[-1]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number else None
+    return float(value) if is_number else None
