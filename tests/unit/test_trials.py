@@ -257,3 +257,14 @@ def test_what_did_not_fit_is_considered_again_when_there_is_more_memory(tmp_path
     settings = [{"a": 2}]
     assert [row.state for row in run(square, settings, tmp_path, device_bytes=200, budget=100)] == ["does not fit"]
     assert [row.state for row in run(square, settings, tmp_path, device_bytes=200, budget=300)] == ["finished"]
+
+
+def test_a_module_that_starts_trials_when_it_is_imported_does_not_start_them_without_end(tmp_path, monkeypatch):
+    (tmp_path / "starts_trials.py").write_text(
+        "import fitroom\n\n\ndef train(a):\n    return a\n\n\n"
+        f"table = fitroom.trials(train, [{{'a': 1}}], {str(tmp_path / 'trials')!r}, show=False)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import starts_trials
+
+    assert "started by the import of the module" in starts_trials.table[0].error

@@ -68,6 +68,7 @@ class Channel:
 
 
 _channel: Channel | None = None
+_is_loading = False
 
 
 def get_channel() -> Channel:
@@ -114,7 +115,7 @@ def _carry_out(request: bytes) -> dict[str, Any]:
         wanted = cloudpickle.loads(request)
         if wanted["limit_bytes"] is not None:
             _limit_memory(wanted["limit_bytes"])
-        function = cloudpickle.loads(wanted["function"])
+        function = _load_function(wanted["function"])
         returned = function(*wanted["arguments"], **wanted["named"])
         try:
             result = finite(convert_to_plain(returned, "it"))
@@ -130,6 +131,22 @@ def _carry_out(request: bytes) -> dict[str, Any]:
         described = _describe(error)
         _print_trace(described)
         return described | _read_memory()
+
+
+def is_loading() -> bool:
+    """Whether this is a trial's process that is about to import what its function is made of."""
+    return _is_loading
+
+
+def _load_function(pickled: bytes) -> Any:
+    global _is_loading
+    import cloudpickle
+
+    _is_loading = True
+    try:
+        return cloudpickle.loads(pickled)
+    finally:
+        _is_loading = False
 
 
 def _limit_memory(device_bytes: int) -> None:

@@ -32,7 +32,8 @@ def predict_device_bytes(
     if not settings:
         return {}
     found: dict[int, int | None] = {}
-    predict = Work(function=pickle_function(_PredictAll(device_bytes, dict(settings))), environment=work.environment)
+    pickled = pickle_function(_PredictAll(device_bytes, dict(settings)), "device_bytes", inner=device_bytes)
+    predict = Work(function=pickled, environment=work.environment)
 
     def note(name: str, arguments: list[Any], named: dict[str, Any]) -> None:
         number, size, error = arguments

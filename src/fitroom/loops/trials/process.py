@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.errors import InputError
-from fitroom.loops.trials.child import LENGTH
+from fitroom.loops.trials.child import LENGTH, is_loading
 
 _PROGRAM = """
 import json, sys
@@ -54,13 +54,19 @@ class Ended:
     host_bytes: int | None = None
 
 
-def pickle_function(function: Any, what: str = "function") -> bytes:
-    """Pickle a function for another process, one of a notebook or a lambda too. Raises InputError where it cannot."""
+def pickle_function(function: Any, what: str = "function", *, inner: Any = None) -> bytes:
+    """Pickle a function for another process, one of a notebook or a lambda too. Raises InputError where it cannot.
+
+    Args:
+        function: what is to be called there.
+        what: its name in an error.
+        inner: the user's function, where `function` wraps it.
+    """
     import cloudpickle
 
     if not callable(function):
         raise InputError(f"`{what}` must be callable. Received: {function!r:.200}.")
-    module = _find_unimportable_module(function)
+    module = _find_unimportable_module(function if inner is None else inner)
     try:
         if module is not None:
             cloudpickle.register_pickle_by_value(module)
@@ -74,6 +80,15 @@ def pickle_function(function: Any, what: str = "function") -> bytes:
     finally:
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def refuse_while_loading() -> None:
+    """Raise InputError in a process that imports its function's module, where the import starts trials again."""
+    if is_loading():
+        raise InputError(
+            "Trials were started by the import of the module that a trial's function is in.",
+            hint='put the call that starts them under `if __name__ == "__main__":`, or into a function',
+        )
 
 
 def _find_unimportable_module(function: Any) -> Any:
@@ -118,6 +133,7 @@ class TrialProcess:
         """
         import cloudpickle
 
+        refuse_while_loading()
         request = {"function": work.function, "arguments": arguments, "named": dict(named or {})}
         self._request = cloudpickle.dumps(request | {"limit_bytes": limit_bytes})
         self._time_limit, self._answer = work.time_limit, answer
@@ -237,7 +253,7 @@ class TrialProcess:
             reply = {"error": f"{type(error).__name__}: {error}"}
         stdin = self._process.stdin
         assert stdin is not None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # it is gone meanwhile
             stdin.write(json.dumps(reply).encode() + b"\n")
             stdin.flush()
 

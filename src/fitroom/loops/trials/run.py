@@ -15,7 +15,7 @@ from fitroom.errors import FitroomError, InputError
 from fitroom.loops.trials.folder import TrialsFolder, parse_row
 from fitroom.loops.trials.plain import make_key, parse_settings
 from fitroom.loops.trials.predictions import DeviceBytes, explain_no_fit, predict_device_bytes
-from fitroom.loops.trials.process import Ended, TrialProcess, Work, pickle_function
+from fitroom.loops.trials.process import Ended, TrialProcess, Work, pickle_function, refuse_while_loading
 from fitroom.loops.trials.progress import TrialsProgress
 from fitroom.loops.trials.room import Room, Seat
 from fitroom.loops.trials.table import OUT_OF_MEMORY, Trial, Trials
@@ -77,6 +77,7 @@ def trials(
         >>> table = fitroom.trials(train, grid, "runs/units", time_limit=600)  # doctest: +SKIP
         >>> print(table)  # doctest: +SKIP
     """
+    refuse_while_loading()
     plain = parse_settings(settings)
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"`time_limit` must be a number of seconds above 0. Received: {time_limit!r}.")

@@ -76,7 +76,7 @@ def isolate_tuner(
             """Find the hyperparameters in a process: that builds models."""
             if self.hypermodel is None:
                 return
-            function = pickle_function(_InChild(tuner_class, _list_state(self), _find_space), "hypermodel")
+            function = _pickle_task(self, tuner_class, _find_space)
             ended = attempts.run_now(function, (), log=Path(self.project_dir) / "space.txt")
             if ended.state != "finished":
                 raise InputError(f"The hypermodel could not be built: {ended.error}", hint=ended.traceback)
@@ -91,7 +91,7 @@ def isolate_tuner(
 
             task = _Training(trial.get_state(), arguments, named, reports=should_stop is not None)
             ended = attempts.carry_out(
-                pickle_function(_InChild(tuner_class, _list_state(self), task), "search"),
+                _pickle_task(self, tuner_class, task),
                 (trial.hyperparameters.get_config(),),
                 log=Path(self.get_trial_dir(trial.trial_id)) / "log.txt",
                 answer=answer,
@@ -104,6 +104,12 @@ def isolate_tuner(
 
     IsolatedTuner.__name__ = IsolatedTuner.__qualname__ = f"Isolated{tuner_class.__name__}"
     return IsolatedTuner
+
+
+def _pickle_task(tuner: Any, tuner_class: type, task: Callable[..., Any]) -> bytes:
+    """Pickle a task with all that a tuner of the user's class needs for it."""
+    inner = getattr(tuner.hypermodel, "build", None)
+    return pickle_function(_InChild(tuner_class, _list_state(tuner), task), "hypermodel", inner=inner)
 
 
 def _list_state(tuner: Any) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def isolate_objective(
     except ImportError as error:
         raise MissingExtraError("Running an Optuna study", package="optuna", extra="tuners") from error
 
-    pickled = pickle_function(_InChild(objective), "objective")
+    pickled = pickle_function(_InChild(objective), "objective", inner=objective)
     attempts = Attempts(
         device_bytes=device_bytes,
         budget=budget,
