@@ -1,6 +1,5 @@
 """`fitroom.isolate_tuner`: a tuner of keras-tuner that builds and trains in a fresh process for each trial."""
 
-import copy
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -109,15 +108,7 @@ def isolate_tuner(
 def _pickle_task(tuner: Any, tuner_class: type, task: Callable[..., Any]) -> bytes:
     """Pickle a task with all that a tuner of the user's class needs for it."""
     inner = getattr(tuner.hypermodel, "build", None)
-    return pickle_function(_InChild(tuner_class, _list_state(tuner), task), "hypermodel", inner=inner)
-
-
-def _list_state(tuner: Any) -> dict[str, Any]:
-    """What a tuner consists of, for its copy in another process. Its display stays here."""
-    state = dict(vars(tuner))
-    state["oracle"] = copy.copy(tuner.oracle)
-    state["oracle"].__dict__.pop("_display", None)
-    return state
+    return pickle_function(_InChild(tuner_class, dict(vars(tuner)), task), "hypermodel", inner=inner)
 
 
 class _InChild:
