@@ -61,7 +61,7 @@ def read_sweep(path: Path) -> list[SweptTraining]:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"{path} cannot be read as a sweep: {said}.", hint="docs/howto/trials.md has an example"
+            f"{path} cannot be read as a sweep: {said}.", hint="`fitroom trials --help` has an example"
         ) from None
     varied = content.pop(_VARY, {})
     singles = content.pop(_TRIALS, [])
