@@ -3,6 +3,7 @@
 import pytest
 
 from fitroom.classify.sweep import make_name, predict_bytes, read_sweep
+from fitroom.errors import InputError
 
 COMMON = 'folder = "."\nepochs = 2\n'
 
@@ -54,3 +55,31 @@ def test_a_long_name_is_cut_and_stays_its_own():
 def test_a_training_with_a_budget_is_predicted_to_take_it_and_the_context(budget):
     assert predict_bytes({"folder": ".", "budget": budget, "backend": "jax"}) > 2**30 + 700 * 2**20
     assert predict_bytes({"folder": "."}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("folder = [", "cannot be read as a sweep"),
+        ("epochs = 1", "does not say which images to train on"),
+        ('folder = "nowhere"', "There is no folder 'nowhere'"),
+        ('folder = "."\nepoch = 3', "did you mean 'epochs'"),
+        ('folder = "."\nepochs = "three"', "`epochs` must be a whole number"),
+        ('folder = "."\nvalidation = true', "`validation` must be a number"),
+        ('folder = "."\nmodel = "xcepshun"', "xception"),
+        ('folder = "."\n[vary]\nepochs = 3', "must have a list"),
+        ('folder = "."\nvary = 3', "must be one table"),
+        ('folder = "."\nrun-dir = "here"', "must not have 'run-dir'"),
+        ('folder = "."\n[[trials]]\nepochs = 3\n[[trials]]\nepochs = 3', "the same training twice: epochs-3"),
+    ],
+)
+def test_a_sweep_that_cannot_work_is_refused(tmp_path, text, words):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_sweep(tmp_path / "sweep.toml")
+    assert words.lower() in str(raised.value).lower()
+
+
+def test_a_sweep_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read as a sweep: No such file"):
+        read_sweep(tmp_path / "nothing.toml")

@@ -186,7 +186,7 @@ def _read_options(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
 def _complete(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with numbers as `fitroom train` has them: a share of 0 in TOML is a whole number."""
     return {
-        name: float(value) if isinstance(_DEFAULTS[name], float) and isinstance(value, int) else value
+        name: float(value) if isinstance(_DEFAULTS[name], float) and type(value) is int else value
         for name, value in options.items()
     }
 
