@@ -54,6 +54,10 @@ def test_the_terminal_shows_what_differs_and_names_the_best(groups):
     assert "batch size" not in text
 
 
+def test_one_training_is_not_called_the_best(groups):
+    assert render_plain(render_comparison(groups[:1])).startswith("xception: accuracy 92.0 ± 2.8 %.")
+
+
 def test_a_lead_within_the_spread_is_said_to_be(tmp_path):
     runs = [
         write_fold(tmp_path, name, at, a)

@@ -134,7 +134,6 @@ def train_once(**options: Any) -> dict[str, Any]:
         "loss": metrics.get("loss"),
         "split": run.results.split if run.results else None,
         "epochs": run.num_epochs,
-        "run_dir": str(folder),
     }
 
 

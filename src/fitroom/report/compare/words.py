@@ -94,6 +94,8 @@ def format_headline(groups: Sequence[Group]) -> str:
     ranked = [group for group in order_groups(groups) if group.accuracy]
     if not ranked or not ranked[0].accuracy:
         return f"{format_count(len(groups), 'training')} compared."
+    if len(groups) == 1:
+        return f"{groups[0].name}: accuracy {format_accuracy(ranked[0].accuracy)}."
     best = f"Best: {ranked[0].name}, accuracy {format_accuracy(ranked[0].accuracy)}"
     if len(ranked) < 2 or not ranked[1].accuracy:
         return f"{best}."
