@@ -124,7 +124,7 @@ def train_once(**options: Any) -> dict[str, Any]:
     folder = Path(asked.run_dir)
     if not records.is_finished(folder):
         previous = records.read_job(folder)
-        choose_backend((previous or {}).get("backend") or asked.backend)
+        choose_backend(previous.backend if previous else asked.backend)
         with LineView(sys.stderr) as view:
             TrainJob(options=asked, command=make_command(options)).run(view)
     run = open_run(folder)

@@ -133,7 +133,7 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
     """Runs as groups: folds of one training in one folder are together, all others are alone."""
     members: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        is_fold = run.job_fact("options", "fold") is not None
+        is_fold = run.train_job.options.get("fold") is not None
         key = ("folds", str(run.path.absolute().parent)) if is_fold else ("run", str(run.path.absolute()))
         members.setdefault(key, []).append(run)
     names = shorten_names([Path(key[1]) for key in members])
@@ -156,10 +156,10 @@ def shorten_names(paths: Sequence[Path]) -> list[str]:
 
 def read_settings(run: Run) -> dict[str, Any]:
     """What identifies the training of a run: its options, or the facts of a run of `fitroom.fit`."""
-    options = run.job.get("options")
-    if isinstance(options, dict):
-        found = {name: value for name, value in options.items() if name not in _NOT_COMPARED}
-        return found | ({"backend": run.job["backend"]} if run.job.get("backend") else {})
+    job = run.train_job
+    if job:
+        found = {name: value for name, value in job.options.items() if name not in _NOT_COMPARED}
+        return found | ({"backend": job.backend} if job.backend else {})
     return {name: run.facts[name] for name in _FACTS if name in run.facts}
 
 

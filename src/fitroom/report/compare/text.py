@@ -69,7 +69,7 @@ def _list_facts(run: Run) -> dict[str, str]:
     peak_bytes = run.readings.peak_bytes
     return {
         "run": str(run.path),
-        "training": format_title(run) if run.job else "fitroom.fit",
+        "training": format_title(run) if run.train_job else "fitroom.fit",
         "state": run.state,
         "epochs": f"{run.num_epochs}/{run.facts['epochs']}",
         "accuracy": format_share(read_accuracy(run)),
