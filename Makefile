@@ -69,7 +69,7 @@ test-next:
 	test -x $(NEXT)/bin/python || $(PYTHON) -m venv $(NEXT)
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --upgrade \
 		"keras>=3.dev0" "jax>=0.dev0" "jax-cuda13-pjrt>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) \
-		pytest tensorboard opencv-python-headless
+		pytest tensorboard opencv-python-headless keras-tuner
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --editable .
 	# A release candidate of TensorFlow brings keras-nightly, which writes into the same folder as keras.
 	$(NEXT)/bin/pip uninstall --quiet --yes keras-nightly

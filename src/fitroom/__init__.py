@@ -23,6 +23,11 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.explaining.explain import explain as explain
 from fitroom.explaining.explanation import Explanation as Explanation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.loops.trials.run import trials as trials
+from fitroom.loops.trials.table import Trial as Trial
+from fitroom.loops.trials.table import Trials as Trials
+from fitroom.loops.tuners.keras_tuner import isolate_tuner as isolate_tuner
+from fitroom.loops.tuners.optuna import isolate_objective as isolate_objective
 from fitroom.memory.estimate import Estimate as Estimate
 from fitroom.memory.timeline import Timeline as Timeline
 from fitroom.planning.freeze import freeze as freeze

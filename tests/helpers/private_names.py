@@ -1,4 +1,4 @@
-"""Every private name of Keras, TensorFlow, PyTorch and JAX that src/fitroom uses, and what breaks without it.
+"""Every private name of Keras, keras-tuner, TensorFlow, PyTorch and JAX in src/fitroom, and what breaks without it.
 
     python tests/helpers/private_names.py                     # the table, with the files that use each name
     KERAS_BACKEND=torch python tests/helpers/private_names.py --missing    # those that the installed versions lack
@@ -109,6 +109,13 @@ PRIVATE_NAMES = [
     *_names("<variable>", "no stand-ins for values: estimates would allocate the model", "_value"),
     *_names("<variable>", "variables of TensorFlow's steps have no dtype", "_dtype", backends=_TF),
     *_names("keras.Variable", "variables that were held back are not initialised", "_deferred_initialize"),
+    # keras-tuner
+    *_names(
+        "keras_tuner.Tuner",
+        "the search space is found in the search's own process",
+        "_populate_initial_space",
+        backends=_TORCH,
+    ),
     # Keras: callbacks
     *_names("<callback>", "the model counts as state of a callback", "_model"),
     *_names(

@@ -56,6 +56,8 @@ def test_the_public_names_are_these():
         "StateLostError",
         "Step",
         "Timeline",
+        "Trial",
+        "Trials",
         "UnknownNameError",
         "doctor",
         "estimate",
@@ -63,11 +65,14 @@ def test_the_public_names_are_these():
         "find_card",
         "fit",
         "freeze",
+        "isolate_objective",
+        "isolate_tuner",
         "max_batch",
         "open_run",
         "plan",
         "protect",
         "watch",
+        "trials",
     }
 
 

@@ -15,6 +15,9 @@ from fitroom.version import __version__
 
 COMMANDS = {
     "train": "Train an image classifier on a folder of images.",
+    "trials": "Train several settings or folds, each in a process of its own, and compare them.",
+    "runs": "List the runs in a folder.",
+    "compare": "Show runs side by side.",
     "predict": "Classify images with a trained classifier.",
     "report": "Write the report of a run as one HTML page.",
     "estimate": "Estimate the memory of a training step without running it.",

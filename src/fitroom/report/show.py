@@ -9,10 +9,12 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
 from fitroom.checks.finding import Diagnosis
 from fitroom.explaining.explanation import Explanation
+from fitroom.loops.trials.table import Trials
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.result import Plan
 from fitroom.report import notebook
+from fitroom.report.compare.trials import render_trials, render_trials_html
 from fitroom.report.doctor.text import render_diagnosis_html, render_diagnosis_text
 from fitroom.report.estimate.text import render_estimate_text
 from fitroom.report.explain.text import render_explanation_text
@@ -56,9 +58,11 @@ show_rich.register(Plan, render_plan_text)
 show_rich.register(Diagnosis, render_diagnosis_text)
 show_html.register(Diagnosis, render_diagnosis_html)
 show_rich.register(Explanation, render_explanation_text)
+show_rich.register(Trials, render_trials)
 show_html.register(Estimate, notebook.render_estimate)
 show_html.register(Plan, notebook.render_plan)
 show_html.register(Explanation, notebook.render_explanation)
+show_html.register(Trials, render_trials_html)
 show_html.register(Run, notebook.render_run)
 show_html.register(Report, render_report)
 show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
