@@ -94,7 +94,9 @@ PRIVATE_NAMES = [
         )
         for backend in BACKENDS
     ),
-    *_names("keras.src.trainers.trainer", "what the user asked for as jit_compile is not known", "Trainer"),
+    *_names(
+        "keras.src.trainers.trainer", "what the user asked for as jit_compile is not known", "compile", is_text=True
+    ),
     *_names("<functional>", "no graph of layers: no remat, no speed", "_nodes_by_depth", "_run_through_graph"),
     *_names("<functional>", "a model within a model cannot be run in segments", "_standardize_inputs"),
     *_names("<sequential>", "a Sequential model has no graph of layers: no remat, no speed", "_functional"),
@@ -122,8 +124,12 @@ PRIVATE_NAMES = [
     ),
     *_names("keras.src.callbacks.callback_list.CallbackList", "a checkpoint misses the last batch", "_flush_futures"),
     # Keras: modules without a public name
-    *_names("keras.src.backend", "recomputed segments lose autocasting", "AutocastScope"),
-    *_names("keras.src.backend", "masks are lost between segments and in losses", "get_keras_mask", "set_keras_mask"),
+    *_names("keras.src.backend.common", "recomputed segments lose autocasting", "AutocastScope"),
+    *_names(
+        "keras.src.backend.common.masking",
+        "masks are lost between segments and in losses",
+        *("get_keras_mask", "set_keras_mask"),
+    ),
     *_names(
         "keras.src.backend.common.global_state",
         "seeds and waiting variables of Keras's are not saved, restored or given back",
@@ -157,8 +163,8 @@ PRIVATE_NAMES = [
     ),
     *_names(
         "keras.src.backend.torch.core",
-        "steps on PyTorch are not traced without a card, batches go to the wrong device",
-        *("device_scope", "get_device", "scatter"),
+        "steps on PyTorch are not traced without a card",
+        *("device_scope", "scatter"),
         backends=_TORCH,
     ),
     # TensorFlow

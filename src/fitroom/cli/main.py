@@ -76,7 +76,7 @@ def fitroom() -> None:
 def main() -> NoReturn:
     """Run the command line. Data goes to stdout, everything else to stderr.
 
-    Exit codes: 0 done, 1 the input cannot work, 2 wrong usage of the command line, 130 interrupted.
+    Exit codes: 0 done, 1 the input cannot be used, 2 wrong usage of the command line, 130 interrupted.
     """
     # On SIGTERM exit as on Ctrl-C, so that child processes end and temporary folders are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
