@@ -18,6 +18,10 @@ from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.estimate import estimate as estimate
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.loops.fresh import Round as Round
+from fitroom.loops.fresh import fresh as fresh
+from fitroom.loops.leaks import Leaks as Leaks
+from fitroom.loops.leaks import leaks as leaks
 from fitroom.memory.estimate import Estimate as Estimate
 from fitroom.memory.timeline import Timeline as Timeline
 from fitroom.planning.freeze import freeze as freeze

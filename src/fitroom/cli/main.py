@@ -21,6 +21,7 @@ COMMANDS = {
     "plan": "Find the fastest recipe that fits a card or a memory budget.",
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
+    "leaks": "Find out whether a loop's memory grows from round to round, and why.",
     "gpus": "List the cards that fitroom knows, and those in this machine.",
     "completion": "Print a script for completion in the shell.",
 }

@@ -1,5 +1,6 @@
 """How each value shows itself: which function renders it. `fitroom.display` asks here."""
 
+import html
 from functools import singledispatch
 from typing import Any
 
@@ -7,12 +8,15 @@ from rich.console import RenderableType
 
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card
+from fitroom.loops.fresh import Round
+from fitroom.loops.leaks import Leaks
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.max_batch import MaxBatch
 from fitroom.planning.result import Plan
 from fitroom.report import notebook
 from fitroom.report.estimate.text import render_estimate_text
 from fitroom.report.facts import format_budget, format_facts, list_card_facts, list_max_batch_facts, render_facts
+from fitroom.report.loops.text import render_leaks_text, render_round_text
 from fitroom.report.plan.text import render_plan_text
 from fitroom.report.run.report import render_report
 from fitroom.report.shared.sheet import render_plain
@@ -45,6 +49,8 @@ def show_html(value: Any) -> str:
 
 show_rich.register(Estimate, render_estimate_text)
 show_rich.register(Plan, render_plan_text)
+show_rich.register(Leaks, render_leaks_text)
+show_rich.register(Round, render_round_text)
 show_html.register(Estimate, notebook.render_estimate)
 show_html.register(Plan, notebook.render_plan)
 show_html.register(Run, notebook.render_run)
@@ -52,3 +58,10 @@ show_html.register(Report, render_report)
 show_html.register(Budget, lambda budget: render_facts({"budget": format_budget(budget)}))
 show_html.register(Card, lambda card: render_facts(list_card_facts(card)))
 show_html.register(MaxBatch, lambda found: render_facts(list_max_batch_facts(found)))
+show_html.register(Leaks, lambda found: _render_preformatted(found))
+show_html.register(Round, lambda finished: _render_preformatted(finished))
+
+
+def _render_preformatted(value: Any) -> str:
+    """The text of a value, as it is, for a notebook."""
+    return f"<pre>{html.escape(show_text(value))}</pre>"

@@ -38,21 +38,23 @@ def call_function(source: "ModelSource") -> Any:
     Parameters called `classes` and `image_size` are passed.
     """
     with contextlib.redirect_stdout(sys.stderr):
-        return _call(_find_function(source.text.strip()), source)
+        return _call(find_function(source.text), source)
 
 
 def takes_image_size(text: str) -> bool:
     """Whether the function takes an `image_size`."""
     with contextlib.redirect_stdout(sys.stderr):
-        return "image_size" in _parameters(_find_function(text.strip()))
+        return "image_size" in _parameters(find_function(text))
 
 
-def _find_function(text: str) -> Any:
+def find_function(text: str) -> Any:
+    """Import the file or module that the text names, and return the function of it."""
+    text = text.strip()
     match = _FUNCTION.fullmatch(text)
     if match is None:
         raise InputError(
             f"{text!r} names a file but no function in it.",
-            hint=f"say which function builds the model: {text.rstrip(':')}:make_model",
+            hint=f"say which function of it: {text.rstrip(':')}:make_model",
         )
     return _find(_load(match["place"]), match["name"], text)
 
