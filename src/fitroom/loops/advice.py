@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fitroom.loops.holders import Holder
+from fitroom.holders import Holder
 
 _FRESH = "put each round into a block of `with fitroom.fresh():`"
 

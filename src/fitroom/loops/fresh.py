@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from fitroom.display import TextDisplay
 from fitroom.errors import InputError
-from fitroom.loops.host import collect_garbage, read_host, trim_heap
+from fitroom.loops.host import read_host, trim_heap
 from fitroom.loops.owners import LiveArray, born_since, list_live_arrays, sum_by_owner
 from fitroom.train.leftovers import clear_frames
 
@@ -54,15 +54,14 @@ class Round(TextDisplay):
     @property
     def stayed(self) -> tuple[Held, ...]:
         """Arrays that the round made and that somebody still holds, by owner, with the holder of the largest."""
-        from fitroom.loops.holders import find_holder
+        from fitroom.holders import find_holders
 
-        found = []
-        for owner, arrays in sum_by_owner(each for each in self._stayed if each.reference() is not None).items():
-            largest = max(arrays, key=lambda each: each.bytes).reference()
-            holder = find_holder(largest) if len(found) < 3 and largest is not None else None
-            known = None if holder is None or holder.kind == "unknown" else holder.root
-            found.append(_make_held(owner, arrays, known))
-        return tuple(found)
+        groups = sum_by_owner(each for each in self._stayed if each.reference() is not None)
+        largest = [max(arrays, key=lambda each: each.bytes).reference() for arrays in groups.values()]
+        return tuple(
+            _make_held(owner, arrays, None if holder.kind == "unknown" else holder.root)
+            for (owner, arrays), holder in zip(groups.items(), find_holders(largest), strict=True)
+        )
 
     @property
     def freed_bytes(self) -> int:
@@ -101,7 +100,6 @@ class Fresh:
         device = self._backend.devices()[0]
         arrays, host, in_use = list_live_arrays(self._backend), read_host(), self._in_use_bytes(device)
         self._round.notes = self._end_round()
-        collect_garbage()
         trim_heap()
         gone = [each for each in arrays.values() if each.reference() is None]
         self._round.freed = tuple(_make_held(owner, group) for owner, group in sum_by_owner(gone).items())

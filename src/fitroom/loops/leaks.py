@@ -1,8 +1,9 @@
 """`fitroom.leaks`: whether memory grows from round to round of a loop, by how much, and what holds it."""
 
+import gc
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -122,11 +123,14 @@ def leaks(
     backend = current_backend()
     run = _make_run(function, fresh)
     memory = _Memory(backend)
-    for number in range(rounds):
-        if on_round:
-            on_round(number, rounds)
-        run(number)
-        memory.read()
+    with _quick_collections() as forget_garbage:
+        for number in range(rounds):
+            if on_round:
+                on_round(number, rounds)
+            run(number)
+            memory.read()
+            if number < warm_up:
+                forget_garbage()
     growths = memory.judge(warm_up)
     leaking = [each for each in growths if each.is_leak]
     if any(each.slope is None for each in growths):
@@ -146,6 +150,23 @@ def leaks(
         growths=growths,
         suspects=suspects,
     )
+
+
+@contextmanager
+def _quick_collections() -> Iterator[Callable[[], None]]:
+    """Have the collector look only at objects that are made from now on, or from a call of what comes back on.
+
+    A process with a framework in it has a million objects, and going through them takes longer than a small round.
+    """
+    if gc.get_freeze_count():  # somebody has the collector so already
+        yield lambda: None
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield gc.freeze
+    finally:
+        gc.unfreeze()
 
 
 class _Memory:

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,33 +49,43 @@ def _owners_of_arrays() -> dict[int, str]:
     """By the `id` of an array, what of Keras's has it as the value of a variable. The outermost model counts."""
     import keras
 
-    kinds = (
-        (keras.metrics.Metric, "metric"),
-        (keras.Layer, "layer"),
-        (keras.optimizers.Optimizer, "optimizer"),
-        (keras.Model, "model"),
-    )
-    owned: dict[int, str] = {}
-    found: list[list[Any]] = [[] for _ in kinds]
+    kinds = {
+        keras.Model: "model",
+        keras.optimizers.Optimizer: "optimizer",
+        keras.metrics.Metric: "metric",
+        keras.Layer: "layer",
+    }
+    words: dict[type, str | None] = {}  # asked once a type, since there are a million objects of few types
+    found: dict[str, list[Any]] = {word: [] for word in kinds.values()}
     for each in gc.get_objects():
-        for place, (kind, _) in enumerate(reversed(kinds)):
-            if issubclass(type(each), kind):
-                found[len(kinds) - 1 - place].append(each)
-                break
-    for group, (_, word) in zip(found, kinds, strict=True):
-        for owner in group:
+        kind = type(each)
+        if kind not in words:
+            words[kind] = next((word for base, word in kinds.items() if issubclass(kind, base)), None)
+        if (word := words[kind]) is not None:
+            found[word].append(each)
+    inner = {id(layer) for model in found["model"] for layer in _layers_of(model)}
+    found["model"].sort(key=lambda model: id(model) not in inner)  # the outermost last, which has the last word
+    owned: dict[int, str] = {}
+    for word in reversed(found):
+        for owner in found[word]:
             for variable in _variables_of(owner):
-                owned[id(getattr(variable, "_value", None))] = f"{word} {owner.name!r}"
+                value = variable._value
+                owned[id(value)] = f"{word} {owner.name!r}"
+                if (gradient := getattr(value, "grad", None)) is not None:  # PyTorch keeps it with the weight
+                    owned[id(gradient)] = f"{word} {owner.name!r}"
     return owned
 
 
-def _variables_of(owner: Any) -> Iterator[Any]:
+def _layers_of(model: Any) -> Iterable[Any]:
+    try:
+        return [*model.layers, getattr(model, "_functional", None)]
+    except (AttributeError, ValueError):
+        return ()
+
+
+def _variables_of(owner: Any) -> Iterable[Any]:
     """The variables of a layer, model, metric or optimizer; none of one that is only half made."""
     try:
-        found = owner.variables
+        return list(owner.weights if hasattr(owner, "layers") else owner.variables)
     except (AttributeError, ValueError, RuntimeError):
-        return
-    if hasattr(owner, "layers"):  # a model counts its optimizer's and its metrics' as its own elsewhere
-        yield from owner.weights
-    elif isinstance(found, Iterable):
-        yield from found
+        return ()

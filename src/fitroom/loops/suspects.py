@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from fitroom.backends.contract import Backend
+from fitroom.holders import UNKNOWN, Holder, find_holders, find_user_line, name_line
 from fitroom.loops.advice import classify_holder, describe_advice
-from fitroom.loops.holders import UNKNOWN, Holder, find_holder, find_user_line, name_line
 from fitroom.loops.host import collect_garbage
 from fitroom.loops.leaks import Suspect
 from fitroom.loops.owners import OTHERS, LiveArray, born_since, list_live_arrays
@@ -81,22 +81,24 @@ def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
             groups.setdefault(_describe_group(array.owner, alive), []).append(array)
             del alive
     whole = sum(array.bytes for group in groups.values() for array in group)
-    for what, group in groups.items():
-        grown = sum(array.bytes for array in group)
-        if len(group) < _ROUNDS or grown < _SMALLEST_SHARE * whole or grown < _SMALLEST_BYTES:
-            continue
-        sample = max(group, key=lambda array: array.bytes).reference()
-        holder = UNKNOWN if sample is None else find_holder(sample)
+    least = max(_SMALLEST_SHARE * whole, _SMALLEST_BYTES)
+    large = {
+        what: group
+        for what, group in groups.items()
+        if len(group) >= _ROUNDS and sum(array.bytes for array in group) >= least
+    }
+    samples = [max(group, key=lambda array: array.bytes).reference() for group in large.values()]
+    holders = find_holders(samples)
+    for (what, group), sample, holder in zip(large.items(), samples, holders, strict=True):
         kind = classify_holder(group[0].owner, holder, sample)
         yield Suspect(
             kind=kind,
             what=f"{what}: {len(group) // _ROUNDS} more a round",
-            bytes_a_round=grown // _ROUNDS,
+            bytes_a_round=sum(array.bytes for array in group) // _ROUNDS,
             holder=_describe_holder(holder),
             made_at=find_user_line(tracemalloc.get_object_traceback(sample)) if sample is not None else None,
             advice=describe_advice(kind),
         )
-        del sample
 
 
 def _describe_group(owner: str, array: Any) -> str:
@@ -111,8 +113,7 @@ def _describe_group(owner: str, array: Any) -> str:
 def _describe_holder(holder: Holder) -> str | None:
     if holder.kind == "unknown":
         return None
-    by = [each for each in holder.by if not each.startswith(("function", "ArrayImpl", "Parameter", "EagerTensor"))]
-    return holder.root + (f", by way of {', '.join(by[-3:][::-1])}" if by else "")
+    return holder.root + (f", by way of {' and '.join(holder.by[:2])}" if holder.by else "")
 
 
 def _suspect_programs(before: dict[tuple[int, str], int], now: dict[tuple[int, str], int]) -> Iterator[Suspect]:
@@ -153,7 +154,7 @@ def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
 def _holder_of_newest(name: str) -> Holder:
     """Who holds the newest object of a type; the collector lists objects from old to new."""
     newest = next((each for each in reversed(gc.get_objects()) if type(each).__name__ == name), None)
-    return UNKNOWN if newest is None else find_holder(newest)
+    return UNKNOWN if newest is None else find_holders([newest])[0]
 
 
 def _count_types() -> Counter[str]:

@@ -2,8 +2,8 @@
 
 TensorFlow keeps the gradient of every `tf.custom_gradient` that was traced in a registry, for as long as the process
 lives. The gradient keeps the graph it was traced in, and the graph its variables. The update of every Keras optimizer
-has such a gradient, so that a model which `fit` has trained never goes away: neither `del`, nor a collection of garbage,
-nor `clear_session` frees its weights.
+has such a gradient, so that a model which `fit` has trained never goes away: neither `del`, nor a collection of
+garbage, nor `clear_session` frees its weights.
 
 And it keeps a kernel for every distinct operation that was run eagerly. The one that makes a variable is distinct for
 each variable: 36 KB of the host's memory for each weight, slot and metric that there ever was (TensorFlow 2.21).
@@ -19,6 +19,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
 _CUSTOM = "CustomGradient-"
+_HANDLES = (tf.resource, tf.variant)
 _PARKED = "fitroom_parked_gradients"
 
 _outside: frozenset[str] | None = None
@@ -27,19 +28,13 @@ _outside: frozenset[str] | None = None
 
 def live_arrays() -> list[tuple[Any, int]]:
     """The variables and eager tensors that Python can reach, and the bytes of each."""
-    variables, tensors = tf.Variable, type(tf.constant(0))
-    found = []
-    for each in gc.get_objects():
-        kind = type(each)
-        if issubclass(kind, variables):
-            shape, dtype = each.shape, each.dtype
-        elif issubclass(kind, tensors) and each.dtype not in (tf.resource, tf.variant):
-            shape, dtype = each.shape, each.dtype
-        else:
-            continue
-        if shape.is_fully_defined():
-            found.append((each, shape.num_elements() * dtype.size))
-    return found
+    tensor = type(tf.constant(0))
+    return [
+        (each, each.shape.num_elements() * each.dtype.size)
+        for each in gc.get_objects()
+        if (issubclass(type(each), tf.Variable) or (type(each) is tensor and each.dtype not in _HANDLES))
+        and each.shape.is_fully_defined()
+    ]
 
 
 def count_programs() -> dict[tuple[int, str], int]:
