@@ -19,6 +19,7 @@ _MOST_OBJECTS = 3_000_000
 _FUNCTION_LOCALS = inspect.CO_OPTIMIZED
 _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 _OWN = os.path.dirname(__file__)
+_LRU_CACHE = type(functools.lru_cache(len))
 _LAST_ERROR = ("last_exc", "last_value", "last_traceback")
 _NOT_FOLLOWED = (types.ModuleType, type, types.CodeType, types.BuiltinFunctionType, str, bytes, int, float)
 _NOT_NAMED = (list, dict, tuple, set, types.CellType, types.MethodType, types.TracebackType, types.FrameType)
@@ -107,7 +108,7 @@ def _make_holder(target: Any, parents: dict[int, tuple[Any, Any]], start: dict[i
         _, at = parents[id(at)]
     root = start[id(way[-1])]
     names = [name for each in way[:0:-1] if (name := _name_object(each)) is not None]
-    is_cached = any(isinstance(each, functools._lru_cache_wrapper) for each in way)
+    is_cached = any(type(each) is _LRU_CACHE for each in way)
     return Holder(root=root.name, kind="cache" if is_cached else root.kind, by=tuple(dict.fromkeys(names)))
 
 

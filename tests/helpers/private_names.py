@@ -4,7 +4,7 @@
     KERAS_BACKEND=torch python tests/helpers/private_names.py --missing    # those that the installed versions lack
 
 Private is: a name with an underscore, and a module that its project calls internal (`keras.src`, `tensorflow.python`,
-`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX no private name is used.
+`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX one private name is used.
 """
 
 import ast
@@ -217,6 +217,20 @@ PRIVATE_NAMES = [
     *_names("<concrete function>", "steps on TensorFlow are not run", "_call_flat", backends=_TF),
     *_names("<tensorflow tensor>", "a traced step is not found again", "_shape_tuple", "_datatype_enum", backends=_TF),
     *_names("<tensorflow list>", "what TensorFlow tracks in a model is not given back", "_storage", backends=_TF),
+    *_names(
+        "tensorflow.python.framework.ops",
+        "models that Keras trained in a loop are not given back",
+        "gradient_registry",
+        backends=_TF,
+    ),
+    *_names(
+        "tensorflow.python.framework.ops.gradient_registry",
+        "models that Keras trained in a loop are not given back",
+        "_registry",
+        backends=_TF,
+    ),
+    # JAX
+    *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
     # PyTorch
     *_names(
         "torch._subclasses.fake_tensor",
@@ -281,6 +295,7 @@ NOT_THE_FRAMEWORKS = {
     "_fields": "a named tuple's, documented",
     "_keras_own": "fitroom.train.protect sets it on methods",
     "_gradients": "super() of a step of ours",
+    "_current_frames": "sys, documented",
 }
 """Names with an underscore that are no framework's, and whose they are."""
 
@@ -376,7 +391,11 @@ def make_objects() -> dict[str, Any]:
         "<tensorboard>": tensorboard,
     }
     backend = keras.backend.backend()
-    if backend == "tensorflow":
+    if backend == "jax":
+        import jax
+
+        objects["<jitted function>"] = jax.jit(lambda x: x)
+    elif backend == "tensorflow":
         objects |= _tensorflow_objects()
     elif backend == "torch":
         objects |= _torch_objects()

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from fitroom.display import TextDisplay
 from fitroom.errors import InputError
@@ -50,6 +50,24 @@ class Round(TextDisplay):
         self.device_freed_bytes: int | None = None
         self.is_over = False
         self._stayed: list[LiveArray] = []
+
+    def finish(
+        self,
+        *,
+        gone: list[LiveArray],
+        stayed: list[LiveArray],
+        device_bytes: tuple[int | None, int | None],
+        heap_bytes: tuple[int | None, int | None],
+        notes: tuple[str, ...],
+    ) -> None:
+        """Fill it in: the arrays that went and that stayed; bytes in use before and after the release."""
+        self.freed = tuple(_make_held(owner, group) for owner, group in sum_by_owner(gone).items())
+        self._stayed = stayed
+        self.device_in_use_bytes = device_bytes[1]
+        self.device_freed_bytes = _difference(*device_bytes)
+        self.host_freed_bytes = _difference(*heap_bytes)
+        self.notes = notes
+        self.is_over = True
 
     @property
     def stayed(self) -> tuple[Held, ...]:
@@ -98,17 +116,17 @@ class Fresh:
         if error is not None:
             clear_frames(error)  # of functions that are finished; those that still run keep their variables
         device = self._backend.devices()[0]
-        arrays, host, in_use = list_live_arrays(self._backend), read_host(), self._in_use_bytes(device)
-        self._round.notes = self._end_round()
+        arrays, host = list_live_arrays(self._backend), read_host()
+        in_use_bytes = self._backend.read_memory(device).in_use_bytes
+        notes = self._end_round()
         trim_heap()
-        gone = [each for each in arrays.values() if each.reference() is None]
-        self._round.freed = tuple(_make_held(owner, group) for owner, group in sum_by_owner(gone).items())
-        born = born_since(self._before, arrays)
-        self._round._stayed = [each for each in born.values() if each.reference() is not None]
-        self._round.device_in_use_bytes = self._in_use_bytes(device)
-        self._round.device_freed_bytes = _difference(in_use, self._round.device_in_use_bytes)
-        self._round.host_freed_bytes = _difference(host.heap_bytes, read_host().heap_bytes)
-        self._round.is_over = True
+        self._round.finish(
+            gone=[each for each in arrays.values() if each.reference() is None],
+            stayed=[each for each in born_since(self._before, arrays).values() if each.reference() is not None],
+            device_bytes=(in_use_bytes, self._backend.read_memory(device).in_use_bytes),
+            heap_bytes=(host.heap_bytes, read_host().heap_bytes),
+            notes=notes,
+        )
         self._before = {}
 
     def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -120,9 +138,6 @@ class Fresh:
                 return function(*arguments, **options)
 
         return call
-
-    def _in_use_bytes(self, device: Any) -> int | None:
-        return self._backend.read_memory(device).in_use_bytes
 
 
 def fresh() -> Fresh:
