@@ -5,8 +5,8 @@
     python benchmarks/measure/loops.py --backends torch --ways fresh --rounds 20
 
 Each backend and way is a process of its own. After each round the bytes in use on the device and on the host's heap are
-read, and the process's size. A way is flat where, from round 5 on, the 95 % interval of the growth contains 0 and its
-upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl for each process.
+read, and the process's size. A way is flat where, from round 5 on, the 95 % interval of the growth of device and process
+contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl a process.
 """
 
 import argparse
@@ -172,7 +172,7 @@ def measure(way: str, model: str, rounds: int, seconds: float) -> dict[str, Any]
         for name, value in read().items():
             readings[name].append(value)
     peaks["device"] = backend.read_memory(device).peak_bytes or peaks["device"]
-    judged = {name: judge(values, peaks[name]) for name, values in readings.items()}
+    judged: dict[str, Any] = {name: judge(values, peaks[name]) for name, values in readings.items()}
     return {
         "backend": keras.backend.backend(),
         "way": way,
@@ -181,7 +181,7 @@ def measure(way: str, model: str, rounds: int, seconds: float) -> dict[str, Any]
         "rounds": len(readings["device"]),
         "seconds": round(time.monotonic() - start, 1),
         **judged,
-        "flat": None if None in judged.values() else all(each["flat"] for each in judged.values() if each),
+        "flat": None if None in judged.values() else all(judged[name]["flat"] for name in ("device", "process")),
         "readings": readings,
         "versions": {
             name: importlib.metadata.version(name) for name in ("keras", keras.backend.backend()) if _is_installed(name)
