@@ -5,8 +5,9 @@
     python benchmarks/measure/loops.py --backends torch --ways fresh --rounds 20
 
 Each backend and way is a process of its own. After each round the bytes in use on the device and on the host's heap are
-read, and the process's size. A way is flat where, from round 5 on, the 95 % interval of the growth of device and process
-contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl a process.
+read, and the process's size. A way is flat where, from round 5 on, the 95 % interval of the growth of both device and
+process contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl for
+each process.
 """
 
 import argparse

@@ -59,6 +59,11 @@ def find_holders(targets: Sequence[Any]) -> list[Holder]:
     return [found.get(id(each), UNKNOWN) for each in targets]
 
 
+def list_held(kind: type) -> list[Any]:
+    """All objects of a type that the user's variables hold, in whatever they are; the collector lists not all types."""
+    return [each for each in _walk(list(_user_roots()), {}) if type(each) is kind]
+
+
 def find_user_line(traceback: tracemalloc.Traceback | None) -> str | None:
     """The innermost line of an allocation's traceback that is in the user's own files: "train.py:31"."""
     for frame in reversed(traceback or ()):
@@ -76,29 +81,43 @@ def name_line(traceback: tracemalloc.Traceback) -> str | None:
 
 
 def _search(roots: Sequence[_Root], missing: set[int]) -> dict[int, Holder]:
-    """Go out from the roots, nearest objects first, until all are found or nothing is left to look at."""
-    namespaces = {id(vars(module)) for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)}
+    """Go out from the roots until all are found or nothing is left to look at."""
     parents: dict[int, tuple[Any, Any]] = {}
     start: dict[int, _Root] = {}
+    for root in roots:
+        start.setdefault(id(root.value), root)
     found: dict[int, Holder] = {}
+    for each in _walk(roots, parents):
+        if id(each) in missing:
+            found[id(each)] = _make_holder(each, parents, start)
+            if len(found) == len(missing):
+                break
+    return found
+
+
+def _walk(roots: Sequence[_Root], parents: dict[int, tuple[Any, Any]]) -> Iterator[Any]:
+    """All objects that can be reached from the roots, nearest first, each once.
+
+    Args:
+        roots: Where to begin.
+        parents: Filled in: by `id`, each object and the one that it was reached from, or None.
+    """
+    namespaces = {id(vars(module)) for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)}
     level: list[Any] = []
     for root in roots:
-        if id(root.value) not in start:
-            start[id(root.value)] = root
+        if id(root.value) not in parents:
             parents[id(root.value)] = (root.value, None)
             level.append(root.value)
-    while level and len(found) < len(missing) and len(parents) < _MOST_OBJECTS:
+    while level and len(parents) < _MOST_OBJECTS:
+        yield from level
         next_level = []
         for each in level:
-            if id(each) in missing and id(each) not in found:
-                found[id(each)] = _make_holder(each, parents, start)
             for inner in gc.get_referents(each):
                 if id(inner) in parents or id(inner) in namespaces or issubclass(type(inner), _NOT_FOLLOWED):
                     continue
                 parents[id(inner)] = (inner, each)
                 next_level.append(inner)
         level = next_level
-    return found
 
 
 def _make_holder(target: Any, parents: dict[int, tuple[Any, Any]], start: dict[int, _Root]) -> Holder:

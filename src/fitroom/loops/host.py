@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,6 +37,23 @@ def collect_garbage() -> None:
     for _ in range(5):
         if gc.collect() < 100:
             return
+
+
+@contextmanager
+def quick_collections() -> Iterator[Callable[[], None]]:
+    """Have the collector look only at objects that are made from now on, or from a call of what comes back on.
+
+    A process with a framework in it has a million objects, and going through them takes longer than a small round.
+    """
+    if gc.get_freeze_count():  # somebody has the collector so already
+        yield lambda: None
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield gc.freeze
+    finally:
+        gc.unfreeze()
 
 
 def trim_heap() -> None:

@@ -1,9 +1,8 @@
 """`fitroom.leaks`: whether memory grows from round to round of a loop, by how much, and what holds it."""
 
-import gc
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from typing import Any, Literal
 from fitroom.backends.contract import Backend
 from fitroom.display import RichDisplay
 from fitroom.errors import InputError
-from fitroom.loops.host import collect_garbage, read_host, trim_heap
+from fitroom.loops.host import collect_garbage, quick_collections, read_host, trim_heap
 from fitroom.loops.slope import FEWEST_READINGS, Slope, fit_slope
 
 WARM_UP_ROUNDS = 3
@@ -123,7 +122,7 @@ def leaks(
     backend = current_backend()
     run = _make_run(function, fresh)
     memory = _Memory(backend)
-    with _quick_collections() as forget_garbage:
+    with quick_collections() as forget_garbage:
         for number in range(rounds):
             if on_round:
                 on_round(number, rounds)
@@ -150,23 +149,6 @@ def leaks(
         growths=growths,
         suspects=suspects,
     )
-
-
-@contextmanager
-def _quick_collections() -> Iterator[Callable[[], None]]:
-    """Have the collector look only at objects that are made from now on, or from a call of what comes back on.
-
-    A process with a framework in it has a million objects, and going through them takes longer than a small round.
-    """
-    if gc.get_freeze_count():  # somebody has the collector so already
-        yield lambda: None
-        return
-    gc.collect()
-    gc.freeze()
-    try:
-        yield gc.freeze
-    finally:
-        gc.unfreeze()
 
 
 class _Memory:

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from fitroom.backends.contract import Backend
-from fitroom.holders import UNKNOWN, Holder, find_holders, find_user_line, name_line
+from fitroom.holders import UNKNOWN, Holder, find_holders, find_user_line, list_held, name_line
 from fitroom.loops.advice import classify_holder, describe_advice
-from fitroom.loops.host import collect_garbage
+from fitroom.loops.host import collect_garbage, quick_collections
 from fitroom.loops.leaks import Suspect
 from fitroom.loops.owners import OTHERS, LiveArray, born_since, list_live_arrays
 
@@ -31,30 +31,30 @@ def find_suspects(
 ) -> tuple[Suspect, ...]:
     """Run some more rounds, from number `first` on, and say what there is more of after them."""
     was_tracing = tracemalloc.is_tracing()
-    collect_garbage()
     arrays, host_arrays, programs = list_live_arrays(backend), list_host_arrays(), backend.count_programs()
-    types = [_count_types()]
     if not was_tracing:
         tracemalloc.start(_FRAMES)
     try:
-        lines = []
-        for number in range(first, first + _ROUNDS):
-            if on_round:
-                on_round(number, first + _ROUNDS)
-            run(number)
-            collect_garbage()
-            types.append(_count_types())
-            lines.append(tracemalloc.take_snapshot())
-        found = [
-            *_suspect_arrays(born_since(arrays, list_live_arrays(backend)).values()),
-            *_suspect_arrays(born_since(host_arrays, list_host_arrays()).values()),
-            *_suspect_programs(programs, backend.count_programs()),
-        ]
-        explained_bytes = sum(each.bytes_a_round or 0 for each in found)
-        by_line = _suspect_lines(lines[0], lines[-1])
-        if sum(each.bytes_a_round or 0 for each in by_line) > 2 * explained_bytes:
-            known = {each.made_at for each in found}
-            found += [*_suspect_objects(types), *(each for each in by_line if each.made_at not in known)]
+        # From here on the collector lists only what the rounds make.
+        with quick_collections():
+            types = [_count_types()]
+            lines = []
+            for number in range(first, first + _ROUNDS):
+                if on_round:
+                    on_round(number, first + _ROUNDS)
+                run(number)
+                collect_garbage()
+                types.append(_count_types())
+                lines.append(tracemalloc.take_snapshot())
+            found = [
+                *_suspect_arrays(born_since(arrays, list_live_arrays(backend)).values()),
+                *_suspect_arrays(born_since(host_arrays, list_host_arrays()).values()),
+            ]
+            by_line = _suspect_lines(lines[0], lines[-1])
+            if sum(each.bytes_a_round or 0 for each in by_line) > 2 * sum(each.bytes_a_round or 0 for each in found):
+                known = {each.made_at for each in found}
+                found += [*_suspect_objects(types), *(each for each in by_line if each.made_at not in known)]
+        found += _suspect_programs(programs, backend.count_programs())
     finally:
         if not was_tracing:
             tracemalloc.stop()
@@ -62,15 +62,14 @@ def find_suspects(
 
 
 def list_host_arrays() -> dict[int, LiveArray]:
-    """The NumPy arrays that own their memory and lie in a container or an object; the collector does not list them."""
+    """The NumPy arrays that own their memory and that the user's variables hold."""
     import numpy as np
 
-    found: dict[int, LiveArray] = {}
-    for each in gc.get_objects():
-        for value in gc.get_referents(each):
-            if type(value) is np.ndarray and value.base is None and value.nbytes >= _SMALLEST_BYTES:
-                found[id(value)] = LiveArray(reference=weakref.ref(value), bytes=value.nbytes, owner="NumPy arrays")
-    return found
+    return {
+        id(array): LiveArray(reference=weakref.ref(array), bytes=array.nbytes, owner="NumPy arrays")
+        for array in list_held(np.ndarray)
+        if array.base is None and array.nbytes >= _SMALLEST_BYTES
+    }
 
 
 def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
