@@ -15,7 +15,7 @@ from fitroom.cli.main import COMMANDS, fitroom
 PAGE = Path(__file__).parent / "reference" / "commands.md"
 INTRODUCTION = """# Commands
 
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 the input cannot work, 2 wrong usage of the
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 the input cannot be used, 2 wrong usage of the
 command line, 130 interrupted by Ctrl-C, 143 ended by SIGTERM. This page is what `fitroom COMMAND --help` says, written
 by `docs/commands.py`.
 """

@@ -17,6 +17,8 @@ from fitroom.errors import RunInterrupted as RunInterrupted
 from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.estimate import estimate as estimate
+from fitroom.explaining.explain import explain as explain
+from fitroom.explaining.explanation import Explanation as Explanation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
 from fitroom.loops.fresh import Round as Round
 from fitroom.loops.fresh import fresh as fresh
@@ -37,5 +39,6 @@ from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step
 from fitroom.version import __version__ as __version__
+from fitroom.watching.watch import watch as watch
 
 _remember_choices()

@@ -49,3 +49,18 @@ def write_report(run: Any) -> tuple[Path, str]:
     from fitroom.report.run.words import judge_run
 
     return write_page(run), str(judge_run(run))
+
+
+def check_plot(path: Path) -> Path:
+    """Check that a plot can be saved there, before the work that it is to show. Returns the path."""
+    from fitroom.report.save import check_place
+
+    check_place(path)
+    return path
+
+
+def save_watch(summary: Any, readings: Any, path: Path) -> None:
+    """Save the readings of a watch as a figure or a page, as the end of the file's name asks."""
+    from fitroom.report.save import save_watch
+
+    save_watch(summary, readings, path)

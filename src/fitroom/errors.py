@@ -88,10 +88,24 @@ class BackendError(FitroomError):
 class OutOfMemoryError(FitroomError):
     """Training does not fit, however small the micro-batch. The model is as before the batch that failed."""
 
-    def __init__(self, message: str, *, hint: str | None = None, fresh_start: "FreshStart | None" = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fresh_start: "FreshStart | None" = None,
+        explanation: Any = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.fresh_start = fresh_start
         """How a fresh process may resume, or None where that would not help."""
+
+        self.explanation = explanation
+        """The `Explanation` of the framework's error, or None; `fitroom.explain(error)` returns it."""
+
+    def __str__(self) -> str:
+        explained = f"{self.message}\n\n{self.explanation}\n" if self.explanation is not None else self.message
+        return _with_hint(explained, self.hint)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fitroom.batch import micro_batch_sizes
 from fitroom.errors import InputError, UnknownNameError
@@ -10,6 +10,9 @@ from fitroom.units import format_bytes, parse_bytes
 
 REMAT_NAMES = ("none", "blocks")
 """What `Recipe(remat=...)` may be besides a `Remat`."""
+
+StepKind = Literal["keras", "fitroom"]
+"""Whose step is carried out: that of Keras's `model.fit`, or that of `fitroom.fit`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +108,13 @@ class Recipe:
     jit: bool | None = None
     """Whether the step is compiled whole."""
 
+    step: StepKind | None = None
+    """Whose step it is: "keras" for that of `model.fit`, "fitroom" for that of `fitroom.fit`, which can recompute and
+    take micro-batches. None: Keras's, unless `remat` is given or the batch is larger than `micro_batch`."""
+
     remat: str | Remat | None = None
-    """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`."""
+    """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`. Given,
+    "none" included, it implies `step="fitroom"`."""
 
     micro_batch: int | None = None
     """The most samples in a micro-batch: larger batches are split, and their gradients added up."""
@@ -135,6 +143,7 @@ class Recipe:
         if not isinstance(self.remat, Remat) and self.remat not in (None, *REMAT_NAMES):
             more = f"known are: {', '.join(REMAT_NAMES)}; or fitroom.Remat(budget='6GiB')"
             raise UnknownNameError("remat", str(self.remat), REMAT_NAMES, more=more)
+        self._settle_step()
         for name in ("micro_batch", "keras_accumulation", "frozen_layers"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -149,6 +158,46 @@ class Recipe:
                 "`micro_batch` and `keras_accumulation` both split the batch. Received both.",
                 hint="take micro_batch: it gives the whole batch's result, Keras's own accumulation does not",
             )
+
+    def _settle_step(self) -> None:
+        """Fill in `step` where `remat` implies it, and `remat` where nothing is recomputed in fitroom's step.
+
+        So two recipes for the same step are equal, and files tell the step by `remat` alone.
+        """
+        known = get_args(StepKind)
+        if self.step not in (None, *known):
+            raise UnknownNameError("step", str(self.step), known, more=f"known are: {', '.join(known)}")
+        if self.step == "keras" and (self.remat is not None or self.micro_batch is not None):
+            raise InputError(
+                "Keras's own step recomputes nothing and takes whole batches. "
+                f"Received: step='keras' with {'remat' if self.remat is not None else 'micro_batch'}.",
+                hint="leave `step` out",
+            )
+        if self.step is None and self.remat is not None:
+            object.__setattr__(self, "step", "fitroom")
+        if self.step == "fitroom" and self.remat is None:
+            object.__setattr__(self, "remat", "none")
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether anything is recomputed in the backward pass.
+
+        >>> Recipe(remat="blocks").recomputes, Recipe(remat="none").recomputes
+        (True, False)
+        """
+        return self.remat not in (None, "none")
+
+    def step_for(self, batch_size: int) -> StepKind:
+        """Whose step a batch of this size goes through.
+
+        >>> Recipe(micro_batch=32).step_for(64), Recipe(micro_batch=32).step_for(32)
+        ('fitroom', 'keras')
+        """
+        return "fitroom" if self.is_split(batch_size) else self.step or "keras"
+
+    def is_split(self, batch_size: int) -> bool:
+        """Whether a batch of this size is split into micro-batches."""
+        return self.micro_batch is not None and self.micro_batch < batch_size
 
     def samples_at_once(self, batch_size: int) -> int:
         """The size of the largest micro-batch of a batch.
@@ -169,8 +218,10 @@ class Recipe:
         return batch_size // steps
 
     def to_dict(self) -> dict[str, object]:
-        """The knobs that were set, as JSON."""
+        """The knobs that were set, as JSON. A step of fitroom is told by `remat`, as files of all versions have it."""
         knobs = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.step == "fitroom":
+            del knobs["step"]
         return knobs | ({"remat": self.remat.to_dict()} if isinstance(self.remat, Remat) else {})
 
 

@@ -13,6 +13,7 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, Chooser
+from fitroom.classify.compiling import compile_for
 from fitroom.classify.machine import Machine
 from fitroom.classify.network import build_network
 from fitroom.classify.options import TrainOptions
@@ -21,6 +22,7 @@ from fitroom.classify.preparation import prepare
 from fitroom.errors import InputError
 from fitroom.keras_model.loading.source import ModelSource
 from fitroom.planning.identity import describe_difference, model_digest
+from fitroom.runs.job import Job
 from fitroom.train.planned import recipes_of
 from picture_runs import make_pictures
 
@@ -154,12 +156,12 @@ def test_the_optimizer_is_another_only_where_that_is_allowed_and_needed():
 def test_the_first_layers_are_frozen_only_where_that_is_allowed_and_needed():
     asked = {"model": "nets.py:wide", "precision": "float32", "keep": ["micro-batch"], "allow": ["frozen-layers"]}
     own, _ = prepared(**asked, budget="2GiB", run_dir="trained")
-    assert own.job["frozen_layers"] is None
+    assert own.job.frozen_layers is None
     budget = f"{int(0.8 * own.choice.plan.estimate.required_bytes)}B"
     for given in (budget, budget, "1GiB"):  # then it goes on with what it has; and with more memory, but as it was
         frozen, said = prepared(**asked | {"budget": given}, run_dir="frozen")
         model = frozen.network.model
-        assert frozen.job["frozen_layers"] == 2, "the first one alone has next to nothing"
+        assert frozen.job.frozen_layers == 2, "the first one alone has next to nothing"
         assert len(model.trainable_variables) == len(own.network.model.trainable_variables) - 4
         assert recipes_of(frozen.choice.plan_for(model), model)
     assert "the first 2 layers with weights are not trained" in said
@@ -197,7 +199,7 @@ def test_where_no_plan_can_be_made_training_begins_with_whole_batches():
 
 def test_a_choice_is_kept_in_job_json_and_holds_for_a_network_that_was_built_later(whole_mib):
     choice, _ = chosen(0.5 * whole_mib, precision="float32")
-    kept = Choice.from_job(json.loads(json.dumps(choice.to_job(32))))
+    kept = Choice.from_job(Job.from_dict(json.loads(json.dumps(choice.to_job(32)))))
     assert kept.plan.to_dict() == choice.plan.to_dict()
     assert (kept.precision, kept.image_size, kept.optimizer, kept.why) == (
         *(choice.precision, choice.image_size, choice.optimizer),
@@ -218,7 +220,9 @@ def prepared(**asked):
     said = []
     wanted = options(**{"batch_size": 16, "budget": "60MiB"} | asked)
     kept = records.read_job(Path(wanted.run_dir))
-    return prepare(wanted, ["fitroom", "train"], kept, SimpleNamespace(said=said.append)), "\n".join(said)
+    found = prepare(wanted, ["fitroom", "train"], kept, SimpleNamespace(said=said.append))
+    compile_for(found.phases[-1], found.options, found.network, found.images)
+    return found, "\n".join(said)
 
 
 def test_network_and_pictures_are_of_the_size_that_was_chosen_and_so_is_the_optimizer():
@@ -229,10 +233,10 @@ def test_network_and_pictures_are_of_the_size_that_was_chosen_and_so_is_the_opti
     for _ in range(2):  # the second time it goes on with what it has
         smaller, _ = prepared(**asked, budget=budget, run_dir="smaller")
         assert smaller.network.model.input_shape[1] == smaller.images.settings.image_size == 32
-        assert smaller.job["optimizer"] == type(smaller.network.model.optimizer).__name__.lower()
+        assert smaller.job.optimizer == type(smaller.network.model.optimizer).__name__.lower()
         assert recipes_of(smaller.choice.plan_for(smaller.network.model), smaller.network.model)
-        assert smaller.job["options"]["image_size"] == "auto"
-        assert smaller.job["options"]["optimizer"] == "adam"
+        assert smaller.job.options["image_size"] == "auto"
+        assert smaller.job.options["optimizer"] == "adam"
 
 
 def test_a_run_that_goes_on_keeps_its_plan_unless_its_memory_is_another():
@@ -240,13 +244,13 @@ def test_a_run_that_goes_on_keeps_its_plan_unless_its_memory_is_another():
     _, said = prepared()
     assert "estimating" in said
     first = records.read_job(folder)
-    assert first["plan"]["budget"]["bytes"] == 60 * MIB
+    assert first.plan["budget"]["bytes"] == 60 * MIB
     _, said = prepared(workers=1)
     assert "estimating" not in said
-    assert records.read_job(folder)["plan"] == first["plan"]
+    assert records.read_job(folder).plan == first.plan
     assert (folder / "estimate.json").exists()
     _, said = prepared(budget="50MiB", keep=("remat",), allow=("image-size",))
     assert "estimating" in said
     other = records.read_job(folder)
-    assert other["plan"]["budget"]["bytes"] == 50 * MIB
-    assert (other["image_size"], other["precision"]) == (64, first["precision"])
+    assert other.plan["budget"]["bytes"] == 50 * MIB
+    assert (other.image_size, other.precision) == (64, first.precision)

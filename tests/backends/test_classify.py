@@ -256,15 +256,17 @@ def test_the_loss_of_an_evaluation_is_that_of_keras(activation):
     folder, labels = class_folders(Path("set"), {"red": 2, "green": 2, "blue": 2}), {"red": 0, "green": 1, "blue": 2}
     files = [(file, labels[file.parent.name]) for file in sorted(folder.rglob("*.jpg"))]
     pictures = np.stack([read_picture(file, 32, "crop") for file, _ in files])
-    predictor = Predictor(model, image_size=32, resize="crop", gives_probabilities=activation is not None)
-    loss = evaluate(predictor, "test", files, list(labels), folder)["metrics"]["loss"]
-    numbers = np.array([label for _, label in files])
-    expected = model.evaluate(pictures, numbers, verbose=0)
-    if activation == "softmax" and keras.config.backend() == "tensorflow":
-        # There Keras takes the logits from before the softmax. An evaluation has only the probabilities.
-        expected = float(model.loss(numbers, model.predict(pictures, verbose=0)))
-    assert loss == pytest.approx(expected, rel=1e-4)
-    assert (loss > -np.log(1e-7)) == (activation is None)
+    predictor = Predictor(
+        model, image_size=32, resize="crop", gives_probabilities=activation is not None, for_loss=True
+    )
+    found = evaluate(predictor, "test", files, list(labels), folder)
+    expected = model.evaluate(pictures, np.array([label for _, label in files]), verbose=0)
+    assert found["metrics"]["loss"] == pytest.approx(expected, rel=1e-4)
+    # On TensorFlow Keras takes the logits from before the softmax, where a probability of 0 still has a logarithm.
+    has_logits = activation is None or keras.config.backend() == "tensorflow"
+    assert (found["metrics"]["loss"] > -np.log(1e-7)) == has_logits
+    best = model.predict(pictures, verbose=0).argmax(axis=1)
+    assert np.array(found["confusion"]).sum(axis=0).tolist() == np.bincount(best, minlength=3).tolist()
 
 
 def test_the_names_that_the_shell_completes_are_those_of_keras():

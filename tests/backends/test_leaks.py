@@ -31,7 +31,9 @@ def nothing_kept():
 def check_found(plant, kinds, size_bytes):
     found = fitroom.leaks(plant(size_bytes), rounds=9)
     assert found.verdict == "leaks", str(found)
-    assert found.bytes_a_round == pytest.approx(size_bytes, rel=0.5, abs=48 * 1024)
+    assert found.bytes_a_round == pytest.approx(
+        size_bytes, rel=0.3, abs=96 * 1024
+    )  # a model's objects on the host count, too
     assert set(kinds) & {suspect.kind for suspect in found.suspects[:2]}, str(found)
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fitroom
+from event_files import scalars
 from fitroom.backends.choose import current_backend
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.errors import RunInterrupted
@@ -182,7 +183,7 @@ def test_nearly_full_memory_is_told_once(tmp_path):
     backend.free(backend.allocate(95))
     recorder.on_epoch_end(2, {"loss": 1.0})
     assert [event["kind"] for event in heard.events] == ["memory nearly full"]
-    assert "90 B of 100 B were in use at once" in heard.events[0]["message"]
+    assert "90 of 100 B were in use at once" in heard.events[0]["message"]
     backend.free(backend.allocate(70))
     recorder.on_epoch_end(3, {"loss": 1.0})
     assert [reading["peak_bytes"] for reading in heard.readings] == [89, 90, 95, 70]  # each since the one before
@@ -302,17 +303,3 @@ def test_tensorboard_shows_training_and_validation_as_keras_names_them(tmp_path,
     assert sorted(validation) == ["epoch_accuracy", "epoch_loss"]
     assert {"batch_loss", "batch_accuracy", "batch_learning_rate", "pictures_per_second"} < set(train)
     assert train["memory/host_bytes"][0][1] > 50 * MIB
-
-
-def scalars(folder):
-    """Tag to (step, value), as TensorBoard itself reads the event files of a folder."""
-    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
-    from tensorboard.compat.proto.event_pb2 import Event
-
-    found = {}
-    for path in sorted(folder.glob("events.out.tfevents.*")):
-        for record in RawEventFileLoader(str(path)).Load():
-            event = Event.FromString(record)
-            for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found

@@ -19,7 +19,7 @@ def array(size_bytes: int) -> Any:
 
 def net(size_bytes: int) -> Any:
     """A compiled model whose weights take about that much; it is not trained, which would take long."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(size_bytes // 16 // 5 * 4, use_bias=False)])
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(size_bytes // 16, use_bias=False)])
     model.compile("sgd", "mse")
     return model
 

@@ -200,13 +200,14 @@ def weights():
     try:
         fitroom.fit(model, x, y, verbose=0)
     except fitroom.OutOfMemoryError as error:
-        said = str(error)
+        said, explained = str(error), fitroom.explain(error).to_dict()
     built = [layer.name for layer in model._flatten_layers() if layer.built and layer is not model]
     other = keras.Sequential([layers.Dense(5)])
     other.compile("sgd", "mse")
     other.fit(x, y, verbose=0)
     found = {
         "said": said,
+        "explained": explained,
         "built": built,
         "variables": len(model.variables),
         "updates": int(other.optimizer.iterations),

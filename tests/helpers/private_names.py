@@ -94,7 +94,9 @@ PRIVATE_NAMES = [
         )
         for backend in BACKENDS
     ),
-    *_names("keras.src.trainers.trainer", "what the user asked for as jit_compile is not known", "Trainer"),
+    *_names(
+        "keras.src.trainers.trainer", "what the user asked for as jit_compile is not known", "compile", is_text=True
+    ),
     *_names("<functional>", "no graph of layers: no remat, no speed", "_nodes_by_depth", "_run_through_graph"),
     *_names("<functional>", "a model within a model cannot be run in segments", "_standardize_inputs"),
     *_names("<sequential>", "a Sequential model has no graph of layers: no remat, no speed", "_functional"),
@@ -121,9 +123,23 @@ PRIVATE_NAMES = [
         is_text=True,
     ),
     *_names("keras.src.callbacks.callback_list.CallbackList", "a checkpoint misses the last batch", "_flush_futures"),
+    *_names(
+        "keras.src.trainers.epoch_iterator",
+        "`fitroom.watch` does not see how long Keras's own `fit` waits for input",
+        "EpochIterator",
+    ),
+    *_names(
+        "keras.src.trainers.epoch_iterator.EpochIterator",
+        "`fitroom.watch` does not see how long Keras's own `fit` waits for input",
+        "_get_iterator",
+    ),
     # Keras: modules without a public name
-    *_names("keras.src.backend", "recomputed segments lose autocasting", "AutocastScope"),
-    *_names("keras.src.backend", "masks are lost between segments and in losses", "get_keras_mask", "set_keras_mask"),
+    *_names("keras.src.backend.common", "recomputed segments lose autocasting", "AutocastScope"),
+    *_names(
+        "keras.src.backend.common.masking",
+        "masks are lost between segments and in losses",
+        *("get_keras_mask", "set_keras_mask"),
+    ),
     *_names(
         "keras.src.backend.common.global_state",
         "seeds and waiting variables of Keras's are not saved, restored or given back",
@@ -157,8 +173,8 @@ PRIVATE_NAMES = [
     ),
     *_names(
         "keras.src.backend.torch.core",
-        "steps on PyTorch are not traced without a card, batches go to the wrong device",
-        *("device_scope", "get_device", "scatter"),
+        "steps on PyTorch are not traced without a card",
+        *("device_scope", "scatter"),
         backends=_TORCH,
     ),
     # TensorFlow
@@ -262,6 +278,12 @@ PRIVATE_NAMES = [
         backends=_TORCH,
     ),
     *_names("torch._C", "accumulated gradients are counted twice", "_storage_Use_Count", backends=_TORCH),
+    *_names(
+        "torch.cuda.memory",
+        "`fitroom.watch(snapshot=...)` writes no snapshot",
+        *("_record_memory_history", "_dump_snapshot"),
+        backends=_TORCH,
+    ),
     *_names("<torch node>", "attribution of the backward pass to layers", "_sequence_nr", backends=_TORCH),
     *_names("torch.autograd", "attribution of the backward pass to layers", "_get_sequence_nr", backends=_TORCH),
     *_names("<torch tensor>", "a changed weight is not noticed after out of memory", "_version", backends=_TORCH),
@@ -289,6 +311,8 @@ ONLY_WITH_CUDA = {
 
 NOT_THE_FRAMEWORKS = {
     "_exit": "os",
+    "_getframe": "sys",
+    "_current_frames": "sys",
     "_run_exitfuncs": "atexit",
     "_initializing": "importlib: of a module's specification",
     "_replace": "a named tuple's, documented",

@@ -83,6 +83,9 @@ def test_what_a_batch_that_was_too_large_leaves_behind_is_not_in_the_way_of_a_sm
 def test_weights_that_find_no_room_are_told_as_such_and_leave_the_model_as_it_was(runs):
     found = runs["weights",]
     assert "Out of memory while the weights and the optimizer's variables were made" in found["said"]
+    assert "What to try, in the order of what it changes about the result" in found["said"]
+    assert found["explained"]["failure"]["framework"] == "tensorflow"
+    assert found["explained"]["failure"]["requested_bytes"] == 80 * 2**20
     assert found["built"] == []
     assert found["variables"] == 0
     assert found["updates"] == 1

@@ -10,6 +10,7 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.cards.nvml import LiveGpu, live_gpus
 from fitroom.cards.overhead import context_bytes
+from fitroom.cards.utilization import UtilizationReader
 from fitroom.errors import InputError
 from fitroom.estimating.estimate import choose_card
 from fitroom.planning.max_batch import MaxBatch
@@ -160,14 +161,21 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetCudaComputeCapability(self, gpu: SimpleNamespace) -> tuple[int, int]:  # noqa: N802
         return (7, 5)
 
+    def nvmlDeviceGetUtilizationRates(self, gpu: SimpleNamespace) -> SimpleNamespace:  # noqa: N802
+        if gpu.busy is None:
+            raise self.NVMLError("Not Supported")
+        return SimpleNamespace(gpu=gpu.busy, memory=0)
+
     def nvmlDeviceGetComputeRunningProcesses(self, gpu: SimpleNamespace) -> list[SimpleNamespace]:  # noqa: N802
         if gpu.processes is None:
             raise self.NVMLError("Not Supported")
         return gpu.processes
 
 
-def fake_gpu(name: str, uuid: str, *, total: int | None = 16 * GIB, used: int = GIB, processes=()) -> SimpleNamespace:
-    return SimpleNamespace(name=name, uuid=uuid, total=total, used=used, processes=processes)
+def fake_gpu(
+    name: str, uuid: str, *, total: int | None = 16 * GIB, used: int = GIB, processes=(), busy: int | None = 0
+) -> SimpleNamespace:
+    return SimpleNamespace(name=name, uuid=uuid, total=total, used=used, processes=processes, busy=busy)
 
 
 @pytest.fixture
@@ -185,6 +193,19 @@ def driver(monkeypatch: pytest.MonkeyPatch):
 def test_without_a_driver_there_are_no_live_gpus(driver):
     driver(present=False)
     assert live_gpus() == ()
+    assert UtilizationReader().read() == {}
+
+
+def test_utilization_is_of_the_visible_cards_in_a_frameworks_order(driver, monkeypatch):
+    cards = [fake_gpu("T4", "GPU-a", busy=10), fake_gpu("T4", "GPU-b", busy=97), fake_gpu("T4", "GPU-c", busy=None)]
+    fake = driver(*cards)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,0")
+    reader = UtilizationReader()
+    assert reader.read() == {"gpu:0": 0.97, "gpu:2": 0.1}
+    assert fake.is_open
+    reader.close()
+    assert not fake.is_open
+    assert reader.read() == {}
 
 
 @pytest.mark.parametrize("value", [None, "live", "LIVE"])

@@ -37,6 +37,7 @@ def test_the_public_names_are_these():
         "Card",
         "CompilerError",
         "Estimate",
+        "Explanation",
         "FitroomError",
         "HostMemoryError",
         "InputError",
@@ -57,6 +58,7 @@ def test_the_public_names_are_these():
         "Timeline",
         "UnknownNameError",
         "estimate",
+        "explain",
         "find_card",
         "fit",
         "freeze",
@@ -66,6 +68,7 @@ def test_the_public_names_are_these():
         "open_run",
         "plan",
         "protect",
+        "watch",
     }
 
 

@@ -114,11 +114,14 @@ class Backend(Protocol):
     def devices(self) -> tuple[Device, ...]:
         """The devices the framework sees, the one it would train on first."""
 
-    def read_memory(self, device: Device) -> MemoryReading:
-        """The allocator's counters now, after pending work is done."""
+    def read_memory(self, device: Device, *, wait: bool = True) -> MemoryReading:
+        """The allocator's counters now, after pending work is done; without `wait` while it runs, from any thread."""
 
-    def reset_peak(self, device: Device) -> None:
-        """Start the peak anew from what is in use. Raises BackendError where `can_reset_peak` is false."""
+    def reset_peak(self, device: Device, *, wait: bool = True) -> None:
+        """Start the peak anew from what is in use. Raises BackendError where `can_reset_peak` is false.
+
+        Without `wait` pending work is not waited for.
+        """
 
     def release(self) -> None:
         """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""

@@ -51,14 +51,28 @@ def _gpus(chosen: Callable[[list[str]], list[int]]) -> tuple[LiveGpu, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        handles, uuids = _handles(pynvml)
         gpus = (_read(pynvml, index, handles[index]) for index in chosen(uuids))
         return tuple(gpu for gpu in gpus if gpu is not None)
     except pynvml.NVMLError:
         return ()
     finally:
         pynvml.nvmlShutdown()
+
+
+def visible_handles(pynvml: Any) -> list[Any]:
+    """The driver's handles of the cards that a framework in this process would see; `pynvml` has been initialised."""
+    try:
+        handles, uuids = _handles(pynvml)
+    except pynvml.NVMLError:
+        return []
+    return [handles[index] for index in _visible(uuids)]
+
+
+def _handles(pynvml: Any) -> tuple[list[Any], list[str]]:
+    """Every card of the machine: its handle and its UUID."""
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return handles, [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
 
 
 def _read(pynvml: Any, index: int, handle: Any) -> LiveGpu | None:

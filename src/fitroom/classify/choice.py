@@ -10,11 +10,12 @@ from fitroom.classify.options import AUTO, TrainOptions
 from fitroom.classify.precision import Precision, choose_precision, explain_precision
 from fitroom.errors import FitroomError, NothingFitsError
 from fitroom.keras_model.loading.source import ModelSource
-from fitroom.planning.identity import model_digest, rename_segments
+from fitroom.planning.identity import model_digest, number_like
 from fitroom.planning.plan import plan
 from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
 from fitroom.report.plan.words import format_recipe
+from fitroom.runs.job import Job
 
 if TYPE_CHECKING:
     from fitroom.classify.phases import Phase
@@ -41,18 +42,18 @@ class Choice:
     """The reason, in whole sentences."""
 
     @classmethod
-    def from_job(cls, job: dict[str, Any]) -> "Choice":
-        """The choice that `to_job` has written to `job.json`."""
-        plan = Plan.from_dict(job["plan"]) if job.get("plan") else None
-        started_with = {name: job["recipe"].get(name) for name in ("micro_batch", "jit", "remat")}
+    def from_job(cls, job: Job) -> "Choice":
+        """The choice that `to_job` has written to `job.json`, which `records.check_resumable` found whole."""
+        plan = Plan.from_dict(job.plan) if job.plan else None
+        started_with = {name: job.values["recipe"].get(name) for name in ("micro_batch", "jit", "remat")}
         return cls(
-            precision=Precision(**job["precision"]),
-            image_size=job["image_size"],
-            optimizer=job["optimizer"],
-            frozen_layers=job.get("frozen_layers"),
+            precision=Precision.from_job(job),
+            image_size=job.image_size or 0,
+            optimizer=job.optimizer or "",
+            frozen_layers=job.frozen_layers,
             recipe=plan.recipe if plan else Recipe(**started_with),
             plan=plan,
-            why=job["recipe_why"],
+            why=job.recipe_why or "",
         )
 
     def to_job(self, batch_size: int) -> dict[str, Any]:
@@ -76,20 +77,14 @@ class Choice:
         }
 
     def plan_for(self, model: Any) -> Plan | None:
-        """The plan with the layer names of `model`, in all phases.
+        """The plan as one for `model`, in all phases, each of which trains other layers.
 
-        The model that was planned with is another one with the same layers, which Keras has numbered differently.
+        The model that was planned with is another one with the same layers, which Keras has numbered differently: `fit`
+        renames the segments.
         """
         if self.plan is None:
             return None
-        before, now = self.plan.model_digest, model_digest(model)
-
-        def rename(recipe: Recipe) -> Recipe:
-            remat = recipe.remat
-            return replace(recipe, remat=rename_segments(remat, before, now)) if isinstance(remat, Remat) else recipe
-
-        fallbacks = tuple(map(rename, self.plan.fallbacks))
-        return replace(self.plan, recipe=rename(self.plan.recipe), fallbacks=fallbacks, model_digest=now)
+        return replace(self.plan, model_digest=number_like(model_digest(model), self.plan.model_digest))
 
     def lines(self, options: TrainOptions, own_size: int) -> Iterator[str]:
         """Lines for people: what was chosen, why, and how it affects the result."""
@@ -118,9 +113,9 @@ class Choice:
             yield f"frozen: the first {self.frozen_layers} layers with weights are not trained, as allowed"
 
 
-def has_same_request(options: TrainOptions, job: dict[str, Any]) -> bool:
+def has_same_request(options: TrainOptions, job: Job) -> bool:
     """Whether a run is resumed with the same memory and knobs as before, so that its plan still holds."""
-    before, now = TrainOptions(**job["options"]), options
+    before, now = TrainOptions(**job.options), options
     return all(getattr(before, name) == getattr(now, name) for name in _PLANNING_OPTIONS)
 
 

@@ -11,6 +11,7 @@ from fitroom.classify import records
 from fitroom.classify.options import OWN_WEIGHTS, resume_command
 from fitroom.data.files import files_below
 from fitroom.errors import InputError, ModelError
+from fitroom.runs.job import Job
 from fitroom.runs.layout import MODEL_FILE
 
 
@@ -49,8 +50,7 @@ class Classifier:
 def run_backend(place: Path) -> str | None:
     """The backend that a classifier was trained on, if it is known and installed here."""
     _, job = _file_and_job(place)
-    backend = job.get("backend")
-    return backend if backend in installed_backends() else None
+    return job.backend if job.backend in installed_backends() else None
 
 
 def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = False) -> Classifier:
@@ -69,7 +69,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
     network = Network(model=model, weights=OWN_WEIGHTS, is_pretrained=True)
     ends = (getattr(model, name, None) or [] for name in ("inputs", "outputs"))
     takes, gives = ([(None, *each.shape[1:]) for each in tensors] for tensors in ends)
-    size = job.get("image_size") or (takes[0][1] if takes and len(takes[0]) == 4 else None)
+    size = job.image_size or (takes[0][1] if takes and len(takes[0]) == 4 else None)
     if (
         takes not in ([(None, size, size, 3)], [(None, None, None, 3)])
         or not size
@@ -81,7 +81,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
             hint="give an image classifier with a fixed image size",
         )
     outputs = gives[0]
-    classes = job.get("classes") or [f"class {number}" for number in range(outputs[1] or 0)]
+    classes = job.classes or [f"class {number}" for number in range(outputs[1] or 0)]
     if len(classes) != outputs[1]:
         raise ModelError(
             f"{file} has {outputs[1]} classes, and the job.json beside it names {len(classes)}.",
@@ -91,7 +91,7 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
         model=make_plain(network),
         classes=classes,
         image_size=size,
-        resize=job.get("options", {}).get("resize", "crop"),
+        resize=job.options.get("resize", "crop"),
         gives_probabilities=network.gives_probabilities,
     )
 
@@ -121,17 +121,17 @@ def list_image_files(places: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _file_and_job(place: Path) -> tuple[Path, dict[str, Any]]:
+def _file_and_job(place: Path) -> tuple[Path, Job]:
     if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
-        return place, (records.read_job(place.parent) or {}) if place.name == MODEL_FILE else {}
+        return place, (records.read_job(place.parent) if place.name == MODEL_FILE else None) or Job()
     job, file = records.read_job(place), place / MODEL_FILE
     if not file.is_file():
         if job is not None:
             raise InputError(
                 f"The run in {place} is not finished: it has no model yet.",
-                hint=f"`{resume_command(place, job['options'])}` resumes it",
+                hint=f"`{resume_command(place, job.options)}` resumes it",
             )
         raise InputError(f"There is no run in {place}.", hint="give a run folder or a .keras file")
-    return file, job or {}
+    return file, job or Job()

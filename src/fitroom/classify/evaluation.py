@@ -26,10 +26,11 @@ def evaluate_and_publish(prepared: PreparedRun, view: Listener) -> dict[str, Any
     publish(prepared.network, prepared.folder)
     predictor = Predictor(
         prepared.network.model,
-        image_size=prepared.job["image_size"],
+        image_size=prepared.choice.image_size,
         resize=options.resize,
         batch_size=prepared.choice.recipe.samples_at_once(options.batch_size),
         gives_probabilities=prepared.network.gives_probabilities,
+        for_loss=True,
     )
     results = evaluate(predictor, split, getattr(images, split).files, images.classes, find_data_root(options.folder))
     records.write_results(prepared.folder, results)

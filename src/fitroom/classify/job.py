@@ -14,7 +14,8 @@ from fitroom.classify.network import check_weights_file
 from fitroom.classify.options import TrainOptions
 from fitroom.errors import FitroomError, InputError, message_of
 from fitroom.files.durable import read_json, write_json
-from fitroom.runs.layout import JOB_FILE, LOCK_FILE, MODEL_FILE, REPORT_FILE, RUN_FILE
+from fitroom.runs.job import Job
+from fitroom.runs.layout import JOB_FILE, LOCK_FILE, MODEL_FILE, REPORT_FILE, RUN_FILE, TIMES_FILE
 from fitroom.runs.lock import FolderLock
 from fitroom.runs.place import check_place, check_writable, not_writable
 from fitroom.watching.listener import Listener
@@ -43,12 +44,12 @@ class TrainJob:
         with self._locked():
             return self._run(previous, started, view)
 
-    def _run(self, previous: dict[str, Any] | None, started: float, view: Listener) -> dict[str, Any]:
+    def _run(self, previous: Job | None, started: float, view: Listener) -> dict[str, Any]:
         from fitroom.classify.preparation import prepare
 
         with record_time(self.folder, "planning"):
             prepared = prepare(self.options, self.command, previous, view)
-        view.began(prepared.job)
+        view.began(prepared.job.values)
         report = None
         try:
             from fitroom.classify.evaluation import evaluate_and_publish
@@ -77,7 +78,7 @@ class TrainJob:
             "report": report,
         }
 
-    def _read_previous(self) -> dict[str, Any] | None:
+    def _read_previous(self) -> Job | None:
         """What `job.json` says of a run to resume, or None. Refuses a folder that holds something else."""
         if not os.path.exists(self.options.folder):
             raise InputError(
@@ -135,9 +136,6 @@ def ensure_report(folder: Path) -> Path:
 
     path = folder / REPORT_FILE
     return path if is_whole(path) else write_report(folder)
-
-
-TIMES_FILE = "times.json"
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fitroom.backends.contract import Device
 from fitroom.classify.options import AUTO
 from fitroom.planning.result import Plan
+from fitroom.runs.job import Job
 
 _BFLOAT16_FROM, _FLOAT16_FROM = (8, 0), (7, 0)
 
@@ -15,6 +16,11 @@ class Precision:
 
     policy: str
     why: str
+
+    @classmethod
+    def from_job(cls, job: Job) -> "Precision":
+        """The precision that `job.json` has."""
+        return cls(policy=job.precision.policy or "float32", why=job.precision.why or "")
 
     def to_dict(self) -> dict[str, str]:
         """The fields of `job.json`."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from fitroom.backends.choose import current_backend
 from fitroom.errors import OutOfMemoryError, message_of
+from fitroom.remat.graph import functional_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +24,28 @@ class Prediction:
 
 
 class Predictor:
-    """Predicts with a model. Where memory runs out, the batch size is halved."""
+    """Predicts with a model. Where memory runs out, the batch size is halved.
+
+    With `for_loss`, logarithms of probabilities are those that Keras's loss has on this backend: TensorFlow's takes
+    the logits from before a softmax, in which a probability that is too small for a float is not cut off.
+    """
 
     def __init__(
-        self, model: Any, *, image_size: int, resize: str, batch_size: int = 32, gives_probabilities: bool = True
+        self,
+        model: Any,
+        *,
+        image_size: int,
+        resize: str,
+        batch_size: int = 32,
+        gives_probabilities: bool = True,
+        for_loss: bool = False,
     ) -> None:
         self.batch_size = batch_size
         self._image_size, self._resize = image_size, resize
         self._gives_probabilities = gives_probabilities
         self._backend = current_backend()
+        if for_loss and self._backend.name == "tensorflow" and (without := _without_softmax(model)) is not None:
+            model, self._gives_probabilities = without, False
         self._stepper = self._backend.stepper(model, jit=None)
 
     def files(self, files: Sequence[Path]) -> Iterator[Prediction]:
@@ -114,6 +128,27 @@ def _pad_batch(images: Any, size: int) -> Any:
 
     missing = size - len(images)
     return np.concatenate([images, np.repeat(images[-1:], missing, axis=0)]) if missing > 0 else images
+
+
+def _without_softmax(model: Any) -> Any:
+    """A model that gives the logits, with the same weights; None where the model does not end in a softmax."""
+    import keras
+
+    if functional_of(model) is None:
+        return None
+    *_, last = model.layers
+    activation = getattr(getattr(last, "activation", None), "__name__", "")
+    if isinstance(last, keras.layers.Dense) and activation == "softmax":
+        head = keras.layers.Dense(last.units, use_bias=last.use_bias, dtype=last.dtype_policy)
+        logits = head(last.input)
+        head.set_weights(last.get_weights())
+    elif activation == "softmax" or isinstance(last, keras.layers.Softmax):
+        logits = last.input
+    else:
+        return None
+    found = keras.Model(model.inputs, logits)
+    found.compile(loss=model.loss, jit_compile=model.jit_compile)  # to predict alone
+    return found
 
 
 def _log_softmax(logits: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, Chooser, has_same_request
-from fitroom.classify.compiling import compile_for, learning_rate
+from fitroom.classify.compiling import learning_rate
 from fitroom.classify.images import load_images
 from fitroom.classify.machine import Machine, start_machine
 from fitroom.classify.network import Network, build_network, find_image_size
@@ -21,6 +21,7 @@ from fitroom.classify.seed import set_seed
 from fitroom.keras_model.fingerprint import current_versions
 from fitroom.keras_model.loading.source import ModelSource
 from fitroom.keras_model.optimizers import optimizer_class
+from fitroom.runs.job import Job
 from fitroom.watching.listener import Listener
 
 
@@ -36,8 +37,8 @@ class PreparedRun:
     images: Any
     phases: tuple[Phase, ...]
     choice: Choice
-    job: dict[str, Any]
-    """The content of `job.json`."""
+    job: Job
+    """What `job.json` holds."""
 
     @property
     def folder(self) -> Path:
@@ -45,16 +46,14 @@ class PreparedRun:
         return Path(self.options.run_dir)
 
 
-def prepare(
-    options: TrainOptions, command: Sequence[str], previous: dict[str, Any] | None, view: Listener
-) -> PreparedRun:
+def prepare(options: TrainOptions, command: Sequence[str], previous: Job | None, view: Listener) -> PreparedRun:
     """Choose everything, or take it from the `job.json` of a run that is resumed, and write `job.json`."""
     machine = _start_machine(options, previous, view)
     optimizer_class(options.optimizer)  # checks names that only Keras knows, before the scan
     source = _find_source(options, previous)
     own_size = source.image_size or 0
     images = load_images(options, own_size, view.said)
-    phases = _build_phases(options, previous.get("frozen_layers") if previous else None)
+    phases = _build_phases(options, previous.frozen_layers if previous else None)
     keeps_plan = previous is not None and has_same_request(options, previous)
     if previous is not None and keeps_plan:
         choice = Choice.from_job(previous)
@@ -70,7 +69,7 @@ def prepare(
         choice = chooser.choose()
         machine.backend.release()  # memory of the network that was planned with
         if previous is not None:
-            choice = replace(choice, precision=Precision(**previous["precision"]))
+            choice = replace(choice, precision=Precision.from_job(previous))
         for line in choice.lines(options, own_size):
             view.said(line)
     if choice.image_size != own_size:
@@ -81,9 +80,9 @@ def prepare(
     rate = learning_rate(phases[-1], options, network)
     for line in (describe_network(network, options, rate), *network.notes):
         view.said(line)
-    compile_for(phases[-1], options, network, images)
-    job = describe_job(asked, command, machine, network, images, choice, rate)
-    job |= {name: previous[name] for name in ("command", "begun")} if previous else {}
+    phases[-1].apply(network)  # `job.json` says how many parameters are trained
+    values = describe_job(asked, command, machine, network, images, choice, rate)
+    job = Job.from_dict(values | ({"command": previous.command, "begun": previous.begun} if previous else {}))
     folder = Path(options.run_dir)
     records.write_job(folder, job)
     if not keeps_plan:
@@ -105,11 +104,11 @@ def _build_phases(options: TrainOptions, frozen_layers: int | None) -> list[Phas
     return [replace(phase, frozen_layers=frozen_layers) for phase in phases]
 
 
-def _start_machine(options: TrainOptions, previous: dict[str, Any] | None, view: Listener) -> Machine:
+def _start_machine(options: TrainOptions, previous: Job | None, view: Listener) -> Machine:
     """Start the backend; a run that is resumed stays on the one that it was started on."""
-    if previous:
-        os.environ["KERAS_BACKEND"] = previous["backend"]
-    backend = previous["backend"] if previous else options.backend
+    backend = previous.backend if previous else options.backend
+    if previous and backend:
+        os.environ["KERAS_BACKEND"] = backend
     machine = start_machine(backend, budget=options.budget, gpu=options.gpu, say=view.said)
 
     import keras
@@ -118,22 +117,22 @@ def _start_machine(options: TrainOptions, previous: dict[str, Any] | None, view:
     return machine
 
 
-def _find_source(options: TrainOptions, previous: dict[str, Any] | None) -> ModelSource:
+def _find_source(options: TrainOptions, previous: Job | None) -> ModelSource:
     """The model source with the image size: as before, as asked for, or the model's own."""
-    size = previous["image_size"] if previous else options.pixels
+    size = previous.image_size if previous else options.pixels
     source = ModelSource(text=options.model, image_size=size, unsafe=options.unsafe)
     return replace(source, image_size=find_image_size(source))
 
 
-def _fix_choices(options: TrainOptions, previous: dict[str, Any] | None) -> TrainOptions:
+def _fix_choices(options: TrainOptions, previous: Job | None) -> TrainOptions:
     """Options for a new plan of a run that is resumed with other memory: what affects learning stays as it was."""
     if previous is None:
         return options
     return replace(
         options,
-        precision=previous["precision"]["policy"],
-        image_size=previous["image_size"],
-        optimizer=previous["optimizer"],
+        precision=previous.precision.policy or options.precision,
+        image_size=previous.image_size,
+        optimizer=previous.optimizer or options.optimizer,
         allow=(),
     )
 

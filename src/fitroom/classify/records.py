@@ -17,6 +17,7 @@ from fitroom.files.json_lines import finite, read_lines
 from fitroom.keras_model.loading.keras_file import damage_of
 from fitroom.memory.estimate import Estimate
 from fitroom.recipe import PRECISIONS
+from fitroom.runs.job import Job
 from fitroom.runs.layout import (
     ESTIMATE_FILE,
     HISTORY_FILE,
@@ -48,8 +49,8 @@ _FIELDS: dict[str, Any] = {
 """The fields of `job.json` that are needed to resume a run, besides its options."""
 
 
-def read_job(folder: Path) -> dict[str, Any] | None:
-    """The content of `job.json`, or None where there is none. Raises InputError where it cannot be used."""
+def read_job(folder: Path) -> Job | None:
+    """What `job.json` holds, or None where there is none. Raises InputError where it cannot be used."""
     try:
         job: dict[str, Any] = read_json(folder / JOB_FILE)
         check_fields(job, {"options": dict})
@@ -72,17 +73,17 @@ def read_job(folder: Path) -> dict[str, Any] | None:
             f"{folder / JOB_FILE} was written by a newer fitroom (format {job['format']}, known up to {FORMAT}).",
             hint="pip install --upgrade fitroom",
         )
-    return job
+    return Job.from_dict(job)
 
 
-def check_resumable(folder: Path, job: dict[str, Any]) -> None:
+def check_resumable(folder: Path, job: Job) -> None:
     """Raise InputError for a `job.json` that lacks what is needed to resume the run."""
     try:
-        check_fields(job, _FIELDS)
-        check_fields(job["precision"], {"policy": str, "why": str})
-        if job["precision"]["policy"] not in PRECISIONS:
+        check_fields(job.values, _FIELDS)
+        check_fields(job.values["precision"], {"policy": str, "why": str})
+        if job.precision.policy not in PRECISIONS:
             raise ValueError(f"the precision must be one of {', '.join(PRECISIONS)}")
-        if job["image_size"] < 1:
+        if (job.image_size or 0) < 1:
             raise ValueError("`image_size` must be at least 1")
         Choice.from_job(job)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -104,7 +105,7 @@ def seems_finished(folder: Path) -> bool:
         return False
 
 
-def check_same_training(folder: Path, job: dict[str, Any], options: dict[str, Any]) -> None:
+def check_same_training(folder: Path, job: Job, options: dict[str, Any]) -> None:
     """Raise InputError for a folder that holds another training, saying how it differs."""
     found = describe_difference_from(job, options)
     if found and is_finished(folder):
@@ -114,22 +115,22 @@ def check_same_training(folder: Path, job: dict[str, Any], options: dict[str, An
             f"with --model {folder / MODEL_FILE} from its weights",
         )
     if found:
-        is_other_backend = options.get("backend") not in (None, job.get("backend"))
-        backend = f"KERAS_BACKEND={job['backend']} " if is_other_backend and "backend" in job else ""
-        command = resume_command(folder, job["options"])
+        is_other_backend = job.backend is not None and options.get("backend") not in (None, job.backend)
+        backend = f"KERAS_BACKEND={job.backend} " if is_other_backend else ""
+        command = resume_command(folder, job.options)
         raise InputError(
             f"The run folder {folder} holds another training: {found}.",
             hint=f"`{backend}{command}` resumes it; another --run-dir starts a new run",
         )
 
 
-def describe_difference_from(job: dict[str, Any], options: dict[str, Any]) -> str | None:
+def describe_difference_from(job: Job, options: dict[str, Any]) -> str | None:
     """How options differ from those of the run in a folder; None where they can resume it.
 
     Its backend is the one that it was started on, whether by --backend, by KERAS_BACKEND or by default.
     """
-    in_force = {"backend": job["backend"]} if "backend" in job else {}
-    return difference(job["options"] | in_force, json.loads(json.dumps(options)))
+    in_force = {"backend": job.backend} if job.backend is not None else {}
+    return difference(job.options | in_force, json.loads(json.dumps(options)))
 
 
 def unfinished_runs(root: Path) -> list[Path]:
@@ -142,11 +143,11 @@ def unfinished_runs(root: Path) -> list[Path]:
     return sorted(found, key=_start_time, reverse=True)
 
 
-def write_job(folder: Path, job: dict[str, Any]) -> None:
+def write_job(folder: Path, job: Job) -> None:
     """Write `job.json`."""
     with _report_errors(folder, JOB_FILE):
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / JOB_FILE, finite(job))
+        write_json(folder / JOB_FILE, finite(job.values))
 
 
 def write_estimate(folder: Path, estimate: Estimate | None) -> None:

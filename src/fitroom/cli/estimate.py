@@ -17,7 +17,7 @@ from fitroom.recipe import Recipe
 ALL = "all"
 _EPILOG = (
     "Results go to stdout, everything else to stderr. Exit codes: 0 estimated, whether it fits or not; 1 the input "
-    "cannot work, or with --check a step does not fit; 2 wrong usage."
+    "cannot be used, or with --check a step does not fit; 2 wrong usage."
 )
 
 
@@ -37,11 +37,15 @@ _EPILOG = (
 @shared.backend("jax, tensorflow, torch, or all.", ALL)
 @shared.gpu("The card, e.g. 'RTX 3060'.  [default: this machine's, else a T4]")
 @click.option(
-    "--limit", metavar="SIZE", help="Limit of the allocator, e.g. 12GiB; or smallest.  [default: the framework's]"
+    "--limit",
+    metavar="SIZE",
+    help="Memory limit of the framework's allocator, e.g. 12GiB; or smallest: the smallest "
+    "that works.  "
+    "[default: the framework's own]",
 )
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
-@shared.micro_batch("The step of fitroom.fit with micro-batches of at most N samples.")
+@shared.micro_batch("Estimate the step of fitroom.fit, in micro-batches of at most N samples.")
 @shared.remat("What the backward pass recomputes: none, blocks, or as much as is needed to fit a limit, e.g. 6GiB.")
 @click.option(
     "--accumulate",
@@ -51,7 +55,7 @@ _EPILOG = (
 )
 @shared.jit
 @click.option("--input-dtype", metavar="DTYPE", help="Dtype in which a batch is transferred to the card, e.g. uint8.")
-@click.option("--inference", is_flag=True, help="Estimate predict instead of a training step.")
+@click.option("--inference", is_flag=True, help="Estimate a step of model.predict, not of training.")
 @click.option("--measure", is_flag=True, help="Measure the step on this machine's card instead of predicting it.")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")

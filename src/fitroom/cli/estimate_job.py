@@ -17,7 +17,7 @@ from typing import Any
 
 from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.backends.quiet import quieten_for_estimates
-from fitroom.cards.catalogue import check_nvidia
+from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
@@ -52,10 +52,10 @@ class EstimateJob:
 
     def run(self, backend: str | None, say: Callable[[str], None]) -> list[Cell]:
         """Estimate every batch size on one backend, in this process. `say` is called with what is being done."""
-        self._check()
+        card, card_notes = self._check()
         backend = choose_backend(backend)
         quieten_for_estimates(backend)
-        keys = [self._key(backend, batch_size) for batch_size in self.batch_sizes]
+        keys = [self._key(backend, card, batch_size) for batch_size in self.batch_sizes]
         cached = [load_answer(key, _estimate_from_dict) for key in keys]
         if None not in cached:
             return [found for found in cached if found is not None]
@@ -69,10 +69,14 @@ class EstimateJob:
                 unsafe=self.unsafe,
             )
         )
-        return [
-            found or self._estimate(loaded.model, backend, batch_size, key, say)
-            for batch_size, key, found in zip(self.batch_sizes, keys, cached, strict=True)
-        ]
+        cells: list[Cell] = []
+        for batch_size, key, known in zip(self.batch_sizes, keys, cached, strict=True):
+            found = known or self._estimate(loaded.model, backend, card, batch_size, say)
+            if known is None and isinstance(found, Estimate):
+                found = replace(found, notes=(*card_notes, *found.notes))
+                store_answer(key, found.to_dict(with_timeline=True))
+            cells.append(found)
+        return cells
 
     def run_everywhere(self, say: Callable[[str], None]) -> list[Cell]:
         """Estimate on all backends, each in a process of its own, side by side."""
@@ -82,9 +86,9 @@ class EstimateJob:
         with ThreadPoolExecutor(len(backends)) as pool:
             return [cell for cells in pool.map(self._run_in_child, backends) for cell in cells]
 
-    def _check(self) -> None:
-        """Raise errors that can be found before anything slow is imported."""
-        card, _ = choose_card(self.gpu)
+    def _check(self) -> tuple[Card, tuple[str, ...]]:
+        """Raise errors that can be found before anything slow is imported. Returns the card and notes on it."""
+        card, notes = choose_card(self.gpu)
         check_nvidia(card)
         check_model(self.model)
         check_optimizer(self.recipe.optimizer)
@@ -97,22 +101,22 @@ class EstimateJob:
                 INPUT_DTYPES,
                 more=f"known are: {', '.join(INPUT_DTYPES)}",
             )
+        return card, notes
 
-    def _key(self, backend: str, batch_size: int) -> str | None:
+    def _key(self, backend: str, card: Card, batch_size: int) -> str | None:
         """The cache key of the answer for one batch size."""
-        card, _ = choose_card(self.gpu)
         everything = asdict(self) | {"batch_sizes": batch_size, "backend": backend, "gpu": (self.gpu, card.name)}
         return key_of(everything)
 
-    def _estimate(self, model: Any, backend: str, batch_size: int, key: str | None, say: Callable[[str], None]) -> Cell:
+    def _estimate(self, model: Any, backend: str, card: Card, batch_size: int, say: Callable[[str], None]) -> Cell:
         say(f"estimating {self.model}, batch {batch_size}, on {backend}")
         try:
             with known_sizes(sequence_length=self.sequence_length):
-                found = estimate(
+                return estimate(
                     model,
                     batch_size,
                     recipe=self.recipe,
-                    gpu=self.gpu,
+                    gpu=card,
                     limit=self.limit,
                     training=self.training,
                     measure=self.measure,
@@ -121,8 +125,6 @@ class EstimateJob:
             if len(self.batch_sizes) == 1:
                 raise
             return Refusal(backend=backend, batch_size=batch_size, reason=error.message)
-        store_answer(key, found.to_dict(with_timeline=True))
-        return found
 
     def _run_in_child(self, backend: str) -> list[Cell]:
         command = [sys.executable, "-m", __spec__.name, json.dumps(asdict(self)), backend]

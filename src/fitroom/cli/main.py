@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from fitroom.cli.output import accept_any_name
-from fitroom.errors import FitroomError, nearest_names
+from fitroom.errors import FitroomError, OutOfMemoryError, nearest_names
 from fitroom.version import __version__
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
     "leaks": "Find out whether a loop's memory grows from round to round, and why.",
+    "explain": "Explain an out-of-memory error from the log of a crash.",
     "gpus": "List the cards that fitroom knows, and those in this machine.",
     "completion": "Print a script for completion in the shell.",
 }
@@ -76,7 +77,7 @@ def fitroom() -> None:
 def main() -> NoReturn:
     """Run the command line. Data goes to stdout, everything else to stderr.
 
-    Exit codes: 0 done, 1 the input cannot work, 2 wrong usage of the command line, 130 interrupted.
+    Exit codes: 0 done, 1 the input cannot be used, 2 wrong usage of the command line, 130 interrupted.
     """
     # On SIGTERM exit as on Ctrl-C, so that child processes end and temporary folders are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -113,5 +114,10 @@ def _unexpected(error: Exception) -> FitroomError:
 def report(error: FitroomError) -> None:
     """Print an error and its hint to stderr."""
     click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if isinstance(error, OutOfMemoryError) and error.explanation is not None:
+        from rich.console import Console
+
+        click.echo(err=True)
+        Console(stderr=True).print(error.explanation)
     if error.hint:
         click.echo(f"\n{click.style('hint:', fg='cyan')} {error.hint}", err=True)

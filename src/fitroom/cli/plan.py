@@ -16,7 +16,7 @@ from fitroom.planning.request import ALLOWABLE, KEEPABLE
 
 ALL = "all"
 _EPILOG = (
-    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 nothing fits, or the input cannot work; "
+    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 nothing fits, or the input cannot be used; "
     "2 wrong usage."
 )
 
@@ -37,10 +37,10 @@ _EPILOG = (
 @shared.gpu("The card, e.g. 'RTX 3060'; or all cards of the catalogue.  [default: this machine's, else a T4]", ALL)
 @click.option("--budget", metavar="SIZE", help="Memory to train in, e.g. 8GiB. With --gpu: a limit on that card.")
 @shared.backend("jax, tensorflow or torch.")
-@shared.precision("A Keras dtype policy, or auto: the fastest of the card.  [default: the model's own]", "auto")
+@shared.precision("A Keras dtype policy, or auto: the fastest on the card.  [default: the model's own]", "auto")
 @shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
 @knob_names("--keep", KEEPABLE, "Knobs that stay as they are")
-@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be used where nothing else fits")
+@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be changed where nothing else fits")
 @shared.prefer("samples")
 @click.option(
     "--probe", is_flag=True, help="Time the best recipes on this machine's card instead of predicting their speed."

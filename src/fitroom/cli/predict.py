@@ -42,7 +42,7 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Name the top_classes classes of PICTURES, files or folders, by MODEL: a run folder or a .keras file.
+    """Predict the most likely classes of IMAGES, files or folders, with MODEL: a run folder or a .keras file.
 
     \b
     fitroom predict runs/a rose.jpg

@@ -14,7 +14,10 @@ from fitroom.cli.fresh_process import Beginning, say
 from fitroom.errors import FitroomError, FreshStart, InputError, OutOfMemoryError
 from fitroom.recipe import Recipe
 
-_EPILOG = "Exit codes: the script's own; 1 it raised, or cannot be run; 2 wrong usage; 130 and 143 stopped by a signal."
+_EPILOG = (
+    "Exit codes: the script's own; 1 it raised an error, or cannot be run; 2 wrong usage; 130 and 143 stopped by a "
+    "signal."
+)
 
 
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})

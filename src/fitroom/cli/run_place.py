@@ -58,7 +58,7 @@ def _choose(flags: dict[str, Any], given: dict[str, Any], *, resume: bool) -> Ch
         if job is None:
             return ChosenRun(options=flags)
         records.check_same_training(folder, job, flags)
-        return ChosenRun(options=flags, is_finished=records.is_finished(folder), started_on=job.get("backend"))
+        return ChosenRun(options=flags, is_finished=records.is_finished(folder), started_on=job.backend)
     folder = _new_folder(flags["folder"], flags["model"])
     note = None
     unfinished = [found for found in records.unfinished_runs(ROOT) if _is_same(found, flags)]
@@ -97,15 +97,15 @@ def _find_resumable(given: dict[str, Any]) -> ChosenRun:
         raise InputError(
             f"There is no run of `fitroom train` in {folder}.", hint="`fitroom train FOLDER --run-dir ...` starts one"
         )
-    _check_code_named(folder, job["options"], given)
-    options = job["options"] | {name: value for name, value in given.items() if value is not None}
+    _check_code_named(folder, job.options, given)
+    options = job.options | {name: value for name, value in given.items() if value is not None}
     options["run_dir"] = str(folder)
     records.check_same_training(folder, job, options)
     return ChosenRun(
         options=options,
         is_finished=records.is_finished(folder),
         note=f"resuming {folder}",
-        started_on=job.get("backend"),
+        started_on=job.backend,
     )
 
 

@@ -11,7 +11,9 @@ from fitroom.cli.completion import complete_models
 from fitroom.cli.output import choose_backend_and_say, stdout_for_results
 from fitroom.recipe import Recipe, Remat
 
-_EPILOG = "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the input cannot work; 2 wrong usage."
+_EPILOG = (
+    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the input cannot be used; 2 wrong usage."
+)
 
 
 @click.command(name="segments", epilog=_EPILOG)

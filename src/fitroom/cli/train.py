@@ -27,8 +27,8 @@ from fitroom.planning.request import ALLOWABLE, KEEPABLE
 from fitroom.runs.layout import MODEL_FILE, REPORT_FILE
 
 _EPILOG = (
-    "Progress goes to stderr, the result to stdout. Exit codes: 0 trained; 1 the input cannot work; 2 wrong usage; 130 "
-    "stopped by Ctrl-C, 143 by SIGTERM: the same command with --run-dir, or --resume, resumes the run."
+    "Progress goes to stderr, the result to stdout. Exit codes: 0 trained; 1 the input cannot be used; 2 wrong usage; "
+    "130 stopped by Ctrl-C, 143 by SIGTERM: the same command with --run-dir, or --resume, resumes the run."
 )
 
 
@@ -51,7 +51,8 @@ _EPILOG = (
     help="Passes over the training images.",
 )
 @shared.batch_size(
-    "Images per optimizer step, never changed: a batch that does not fit is trained in micro-batches or recomputed."
+    "Images per optimizer step, never changed: a batch that does not fit is trained in micro-batches, "
+    "or with activations recomputed."
 )
 @click.option(
     "--image-size",
@@ -79,10 +80,10 @@ _EPILOG = (
 @shared.gpu("Plan for the memory of this card, e.g. 'RTX 3060'.")
 @shared.micro_batch("Largest micro-batch.  [default: chosen by the plan]")
 @knob_names("--keep", KEEPABLE, "Knobs that the plan does not change")
-@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be used where nothing else fits")
+@knob_names("--allow", ALLOWABLE, "Knobs that change the task and may be changed where nothing else fits")
 @shared.prefer("images")
 @shared.precision(
-    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: the fastest of the card.",
+    "A Keras dtype policy: float32, mixed_bfloat16, mixed_float16; or auto: the fastest on the card.",
     "auto",
     default="auto",
     show_default=True,
@@ -105,7 +106,11 @@ _EPILOG = (
 @click.option(
     "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without improvement."
 )
-@click.option("--class-weight", type=click.Choice(["balanced"]), help="Weight the classes so that all count the same.")
+@click.option(
+    "--class-weight",
+    type=click.Choice(["balanced"]),
+    help="Weight the classes so that each counts the same, however many images it has.",
+)
 @click.option(
     "--augment/--no-augment", default=True, show_default=True, help="Random flips, zoom, shear, rotation and colours."
 )
@@ -138,7 +143,7 @@ _EPILOG = (
     default=0,
     show_default=True,
     metavar="N",
-    help="Seed of everything random.",
+    help="Seed of all random generators.",
 )
 @click.option("--cache", type=click.Choice(["ram", "disk"]), help="Cache decoded images in memory or on disk.")
 @click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="Largest size of the cache.")
@@ -162,9 +167,9 @@ _EPILOG = (
 @click.option("--json", "as_json", is_flag=True, help="Print only JSON lines to stdout.")
 @click.pass_context
 def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) -> None:
-    """Train an image classifier on FOLDER, which contains one folder of images per class, or train/ val/ test/ above
-    those; or is a CSV file of path,label. The fastest recipe that fits the memory is planned, and shown with its
-    reasons before training starts.
+    """Train an image classifier on FOLDER: one folder of images per class, or train/, val/ and test/ with such folders
+    inside; or a CSV file with the lines path,label. The fastest recipe that fits the memory is planned, and shown with
+    its reasons before training starts.
 
     \b
     fitroom train flowers/ --model xception --epochs 10

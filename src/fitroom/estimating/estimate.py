@@ -136,7 +136,7 @@ def _describe_limit(request: StepRequest, limit: str | int | None, backend: str)
 
 
 def _describe_remat(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:
-    if not training or recipe.remat in (None, "none"):
+    if not training or not recipe.recomputes:
         return ()
     from fitroom.remat.chooser import describe_remat  # it brings NumPy
 

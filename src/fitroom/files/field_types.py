@@ -5,7 +5,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 _WORDS = {
     int: "a whole number",
@@ -17,6 +17,8 @@ _WORDS = {
     None: "null",
 }
 _LARGEST_NUMBER = 2**63
+
+T = TypeVar("T")
 
 
 def check_types(value: Any) -> None:
@@ -56,7 +58,7 @@ def _is_of(value: Any, annotation: Any) -> bool:
         return isinstance(value, list | tuple) and all(_is_of(one, parts[0]) for one in value)
     if origin in (dict, Mapping):
         return isinstance(value, Mapping) and all(_is_of(one, parts[1]) for one in value.values())
-    if not isinstance(annotation, type):
+    if annotation is Any or not isinstance(annotation, type):
         return True
     if dataclasses.is_dataclass(annotation):
         if not isinstance(value, annotation):
@@ -67,6 +69,22 @@ def _is_of(value: Any, annotation: Any) -> bool:
         kinds = int if annotation is int else (int, float)
         return isinstance(value, kinds) and not isinstance(value, bool)
     return isinstance(value, annotation)
+
+
+def read_known_fields(kind: type[T], values: Any) -> T:
+    """Make a dataclass, all fields of which have defaults, of what a JSON object has of them.
+
+    A field that is missing or of another type than it is declared as keeps its default; what is not declared is left
+    out. So files of other versions can be read as far as they are known.
+    """
+    found: dict[str, Any] = {}
+    for name, annotation in _hints(typing.cast("Any", kind)).items():
+        value = values.get(name) if isinstance(values, Mapping) else None
+        if dataclasses.is_dataclass(annotation):
+            found[name] = read_known_fields(typing.cast("type[Any]", annotation), value)
+        elif value is not None and _is_of(value, annotation):
+            found[name] = value
+    return kind(**found)
 
 
 def check_fields(value: Any, fields: Mapping[str, Any]) -> None:

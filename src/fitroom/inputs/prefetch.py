@@ -1,6 +1,7 @@
 """PrefetchIterator: batches are made by a thread while the ones before are being trained."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 
 from fitroom.batch import Batch
 from fitroom.inputs.batches import Batches
+from fitroom.inputs.waiting import report_wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,15 @@ class PrefetchIterator(Iterator[PrefetchedBatch]):
     def __next__(self) -> PrefetchedBatch:
         if self._is_closed:
             raise StopIteration
+        begin = time.perf_counter()
         if self._thread is None:
-            return self._next()
+            made = self._next()
+            report_wait(begin, made.batch.size)
+            return made
         found = self._made.get()
         self._room.release()
         if isinstance(found, PrefetchedBatch):
+            report_wait(begin, found.batch.size)
             return found
         self.close()
         if found is None:

@@ -77,9 +77,11 @@ def _patch_after(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType]
 
 
 def _patch_compile(module: ModuleType) -> None:
-    trainer = getattr(module, "Trainer", None)
-    if trainer is not None and not hasattr(trainer.compile, "records_choice"):
-        trainer.compile = _record_choice(trainer.compile)
+    for trainer in list(vars(module).values()):  # Keras has renamed the class
+        if isinstance(trainer, type) and "compile" in vars(trainer):
+            own: Any = trainer
+            if not hasattr(own.compile, "records_choice"):
+                own.compile = _record_choice(own.compile)
 
 
 def _record_choice(compile_model: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,9 +34,10 @@ _DEFAULT_LOSSES = {"softmax": "sparse_categorical_crossentropy", "sigmoid": "bin
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedModel:
-    """A compiled model with a built optimizer, and the batch it is fed."""
+    """A compiled model with a built optimizer, the batch it is fed, and the step that is asked for."""
 
     model: Any
+    request: StepRequest
     x: Any
     """A structure of TensorSpec, as the model takes it."""
 
@@ -86,6 +87,7 @@ def prepare_model(
         with scope as held_back, borrow(model.optimizer.variables if request.training else ()):
             yield PreparedModel(
                 model=model,
+                request=request,
                 x=x,
                 y_candidates=target_specs(model, x) if request.training else (),
                 precision=precision_of(model),

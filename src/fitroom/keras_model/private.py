@@ -83,23 +83,30 @@ def learning_rate_setting(optimizer: Any) -> Any:
 
 def get_mask(tensor: Any) -> Any:
     """The mask that Keras attached to a tensor, or None."""
-    from keras.src.backend import get_keras_mask
+    from keras.src.backend.common.masking import get_keras_mask
 
     return None if tensor is None else get_keras_mask(tensor)
 
 
 def set_mask(tensor: Any, mask: Any) -> None:
     """Attach a mask to a tensor."""
-    from keras.src.backend import set_keras_mask
+    from keras.src.backend.common.masking import set_keras_mask
 
     set_keras_mask(tensor, mask)
 
 
 def autocast_scope(layer: Any) -> Any:
     """The scope that Keras opens around a layer's `call`: variables are read in the layer's precision."""
-    from keras.src.backend import AutocastScope
+    from keras.src.backend.common import AutocastScope
 
     return AutocastScope(layer.compute_dtype if layer.autocast else None)
+
+
+def no_autocast_scope() -> Any:
+    """A scope in which variables are read as they are stored, whatever the precision of the layer around it."""
+    from keras.src.backend.common import AutocastScope
+
+    return AutocastScope(None)
 
 
 _UNINITIALIZED = "uninitialized_variables"

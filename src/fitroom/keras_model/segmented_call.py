@@ -70,6 +70,11 @@ OperationFunction = Callable[[Any], Callable[..., Any]]
 """Gives an operation the arguments that Keras hands from layer to layer, such as `training`."""
 
 
+def _as_it_is(operation: Any) -> Any:
+    """The operation itself: from 3.16 on Keras keeps those arguments elsewhere."""
+    return operation
+
+
 class SegmentedCall:
     """The forward pass of a Functional or Sequential model, some segments of it recomputed.
 
@@ -99,7 +104,7 @@ class SegmentedCall:
         with override_attribute(self._model, "call", call):
             yield
 
-    def _run_through_graph(self, inputs: Any, operation_fn: OperationFunction) -> Any:
+    def _run_through_graph(self, inputs: Any, operation_fn: OperationFunction = _as_it_is) -> Any:
         """In place of Keras's method of that name, which runs call after call and keeps all tensors."""
         import keras
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.memory.estimate import Method
 from fitroom.memory.timeline import Timeline
@@ -37,6 +38,18 @@ class StepRequest:
 
     measure: bool = False
     """Whether to run the step on the live device instead of predicting it."""
+
+    @property
+    def is_step_of_fitroom(self) -> bool:
+        """Whether it is the training step of `fitroom.fit`, and not Keras's own."""
+        return self.training and self.recipe.step_for(self.batch_size) == "fitroom"
+
+    @property
+    def micro_batch_sizes(self) -> list[int]:
+        """The sizes of the micro-batches; empty where the batch stays whole."""
+        if not self.training or self.recipe.micro_batch is None or not self.recipe.is_split(self.batch_size):
+            return []
+        return micro_batch_sizes(self.batch_size, self.recipe.micro_batch)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fitroom.keras_model.fingerprint import layer_lines, variable_lines
@@ -31,7 +31,7 @@ def model_digest(model: Any) -> str:
     }
     if first := _first_numbers(_call_names(model)):
         parts["numbered"] = ",".join(f"{base}:{number}" for base, number in sorted(first.items()))
-    return " ".join(f"{name}={value}" for name, value in parts.items())
+    return _join(parts)
 
 
 def describe_difference(of_plan: str, of_model: str) -> str | None:
@@ -67,6 +67,18 @@ def rename_segments(remat: Remat, of_plan: str, of_model: str) -> Remat:
     return Remat(segments=[[name_here(name) for name in segment] for segment in remat.segments])
 
 
+def number_like(of_model: str, of_plan: str) -> str:
+    """Return the digest of a model with the numbering of a plan's, from which its segments are renamed.
+
+    >>> number_like("layers=3 sha256=b2 numbered=add:12", "layers=3 sha256=a1 numbered=add:4")
+    'layers=3 sha256=b2 numbered=add:4'
+    """
+    parts = {name: value for name, value in _parts(of_model).items() if name != "numbered"}
+    if numbered := _parts(of_plan).get("numbered"):
+        parts["numbered"] = numbered
+    return _join(parts)
+
+
 def _call_names(model: Any) -> Iterator[str]:
     """Yield the names of all calls that a segment can begin or end with."""
     from fitroom.remat.graph import functional_of, layer_graph
@@ -95,6 +107,10 @@ def _numbered(part: str) -> tuple[str, int, str]:
     found = _NUMBERED.fullmatch(part)
     assert found is not None, "every part of the pattern may be empty"
     return found["base"], int(found["number"] or 0), found["again"] or ""
+
+
+def _join(parts: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in parts.items())
 
 
 def _parts(digest: str) -> dict[str, str]:

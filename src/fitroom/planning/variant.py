@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fitroom.planning.option import Change
-from fitroom.recipe import EFFECTS, PRECISIONS, Recipe
+from fitroom.recipe import EFFECTS, PRECISIONS, Recipe, Remat
 
 LEAN_OPTIMIZERS = ("adafactor", "lion", "sgd")
 """What `allow="optimizer"` tries, by how little the training differs from Adam's; each has fewer slots."""
@@ -42,8 +42,8 @@ class Variant:
         frozen = f"{self.frozen_layers} layers frozen" if self.frozen_layers else None
         return ", ".join(filter(None, (self.precision, self.optimizer, pixels, frozen)))
 
-    def recipe(self, *, micro_batch: int | None, remat: object) -> Recipe:
-        """The recipe of this variant with a micro-batch and remat segments."""
+    def recipe(self, *, micro_batch: int | None, remat: str | Remat) -> Recipe:
+        """The recipe of this variant with a micro-batch and remat segments, for the step of `fitroom.fit`."""
         return Recipe(
             precision=self.precision if self.precision in PRECISIONS else None,  # else it is the model's own
             jit=self.jit,
@@ -52,7 +52,8 @@ class Variant:
             image_size=self.image_size,
             frozen_layers=self.frozen_layers,
             micro_batch=micro_batch,
-            remat=remat,  # type: ignore[arg-type]
+            step="fitroom",
+            remat=remat,
         )
 
     def changes_from(self, own: "Variant") -> tuple[Change, ...]:

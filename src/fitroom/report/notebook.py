@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fitroom.explaining.explanation import Explanation
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.option import Option
 from fitroom.planning.result import Plan
 from fitroom.report.estimate import words as estimate_words
+from fitroom.report.explain import words as explain_words
 from fitroom.report.plan import words as plan_words
 from fitroom.report.run.words import format_title, judge_run
 from fitroom.report.shared.palette import KIND_COLOURS
@@ -49,6 +51,11 @@ def render_estimate(estimate: Estimate) -> "Markup":
             _Bars(heading="Biggest layers", rows=layers, whole_bytes=whole_bytes),
         ],
     )
+
+
+def render_explanation(explanation: Explanation) -> "Markup":
+    """Render what happened, why, and what to try."""
+    return render("explain/notebook.html", explanation=explanation, words=explain_words, colour=_ALARM)
 
 
 def render_plan(plan: Plan) -> "Markup":

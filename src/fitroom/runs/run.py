@@ -13,6 +13,7 @@ from fitroom.files.durable import read_json
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.result import Plan
 from fitroom.runs import layout
+from fitroom.runs.job import Job
 from fitroom.runs.readings import Readings, parse_finite, thin_readings
 from fitroom.runs.record import read_run
 from fitroom.runs.results import Results
@@ -49,7 +50,7 @@ class Run(HtmlDisplay):
     events: tuple[dict[str, Any], ...] = field(repr=False)
     """What happened, each with "time", "kind" and "message"."""
 
-    job: dict[str, Any] = field(repr=False)
+    train_job: Job = field(repr=False)
     """What `fitroom train` was asked for and chose; empty for a run of `fitroom.fit`."""
 
     plan: Plan | None = field(repr=False)
@@ -70,18 +71,16 @@ class Run(HtmlDisplay):
         """How many epochs are done."""
         return max(map(len, self.history.values()), default=0)
 
-    def job_fact(self, *path: str) -> Any:
-        """A fact of the job by its path, or None: `run.job_fact("budget", "bytes")`."""
-        value: Any = self.job
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        return value
+    @property
+    def job(self) -> dict[str, Any]:
+        """The same as `job.json` has it."""
+        return self.train_job.values
 
     @property
     def limit_bytes(self) -> int | None:
         """The budget that was given, or else the allocator's limit."""
-        given = self.job_fact("budget", "bytes")
-        return given if isinstance(given, int) else self.readings.limit_bytes
+        given = self.train_job.budget.bytes
+        return self.readings.limit_bytes if given is None else given
 
     @property
     def seconds(self) -> float | None:
@@ -115,15 +114,15 @@ def open_run(run_dir: str | Path) -> Run:
     events = tuple(reader.read_lines(layout.LOG_FILE))
     resumed = [parse_time(event.get("time")) for event in events if event.get("kind") == "resumed"]
     skipped = reader.read_lines(layout.SKIPPED_FILE)
-    job = reader.read(layout.JOB_FILE, dict) or {}
+    job = reader.read(layout.JOB_FILE, lambda values: Job.from_dict(dict(values))) or Job()
     return Run(
         path=folder,
         state=_find_state(folder, facts),
         facts=facts,
         history=reader.read(layout.HISTORY_FILE, _parse_history) or {},
         events=events,
-        job=job,
-        plan=_parse_plan(job.get("plan")) or reader.read(layout.PLAN_FILE, Plan.from_dict),
+        train_job=job,
+        plan=_parse_plan(job.plan) or reader.read(layout.PLAN_FILE, Plan.from_dict),
         estimate=reader.read(layout.ESTIMATE_FILE, Estimate.from_dict),
         readings=thin_readings(
             reader.read_lines(layout.READINGS_FILE), resumed=[time for time in resumed if time is not None]

@@ -120,12 +120,12 @@ def _check_knobs(plan: Plan, model: Any) -> None:
 
 def _adapt_recipe(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
     """The knobs of a planned recipe that differ from what the model and its batches are already."""
-    remat = recipe.remat if recipe.remat != "none" else None
+    remat = recipe.remat if recipe.recomputes else None
     return Recipe(
         precision=recipe.precision if recipe.precision != precision_of(model) else None,
         jit=recipe.jit,
         remat=rename_segments(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
-        micro_batch=recipe.micro_batch if (recipe.micro_batch or plan.batch_size) < plan.batch_size else None,
+        micro_batch=recipe.micro_batch if recipe.is_split(plan.batch_size) else None,
     )
 
 

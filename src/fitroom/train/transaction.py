@@ -2,13 +2,18 @@
 
 import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from fitroom.backends.contract import Backend, Stepper
 from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import FreshStart, OutOfMemoryError
 from fitroom.events import Events
+from fitroom.explaining.advice import MICRO_BATCH, REMAT
+from fitroom.explaining.explain import explain_lines
+from fitroom.explaining.explanation import Explanation
 from fitroom.recipe import Recipe, Remat
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
@@ -112,7 +117,7 @@ class Transaction:
             except Exception as error:
                 if not self.backend.is_out_of_memory(error):
                     raise
-                said = _first_line(error)
+                said, text = _first_line(error), "".join(traceback.format_exception(error))
             else:
                 if event is not None:
                     event["seconds_to_next_step"] = round(time.monotonic() - failed_at, 3)
@@ -127,7 +132,9 @@ class Transaction:
             before, why_whole = sizing.recipe.remat, self.stepper.why_whole(name)
             if not sizing.failed(samples, can_split=why_whole is None):
                 fresh_start = self._fresh_start(name, first_failed, samples)
-                raise self._out_of_memory_error(batch, self.names[name], said, why_whole, fresh_start)
+                found = self._out_of_memory_error(batch, self.names[name], said, why_whole, fresh_start)
+                found.explanation = _explain(text, sizing.recipe)
+                raise found
             event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said)
 
     def _set_remat(self, recipe: Recipe) -> None:
@@ -196,14 +203,26 @@ def prepare(backend: Backend, stepper: Stepper, batch: Batch) -> None:
     except Exception as error:
         if not backend.is_out_of_memory(error):
             raise
-        said = _first_line(error)
+        said, text = _first_line(error), "".join(traceback.format_exception(error))
     backend.release()
     raise OutOfMemoryError(
         "Out of memory while the weights and the optimizer's variables were made, before any batch was trained. The "
         f"framework said: {said}{_memory_words(backend)}",
         hint="free the card of other models and processes; else a smaller model or a leaner optimizer. "
         "`fitroom estimate` shows what they take. The model is as it was, not built",
+        explanation=_explain(text, Recipe()),
     )
+
+
+def _explain(text: str, recipe: Recipe) -> Explanation | None:
+    """Explain the framework's error, without the settings that were tried; None where it is not recognised."""
+    explanation = explain_lines(text.splitlines())
+    if explanation.failure is None:
+        return None
+    explanation.failure.line_number, explanation.failure.quote = 0, ""  # the message has it
+    tried = {MICRO_BATCH} | ({REMAT} if recipe.remat not in (None, "none") else set())
+    left = tuple(setting for setting in explanation.settings if setting not in tried)
+    return replace(explanation, settings=left, notes=())
 
 
 def _memory_words(backend: Backend) -> str:

@@ -16,9 +16,8 @@ from fitroom.recipe import Recipe
 from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
 from fitroom.train.logs import as_floats
 from fitroom.train.sizing import Sizing
-from fitroom.units import format_bytes
 from fitroom.watching.listener import Listener
-from fitroom.watching.meter import NEARLY_FULL, MemoryMeter
+from fitroom.watching.meter import LimitWarning, MemoryMeter
 from fitroom.watching.timing import SteadyRate, TimeSpent
 
 _SECONDS_BETWEEN = 1.0
@@ -67,7 +66,8 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._sizing: Sizing | None = None
         self._done: Recipe | None = None
         self._epoch = self._batch = self._updates = 0
-        self._has_run = self._has_warned = False
+        self._has_run = False
+        self._limit_warning = LimitWarning()
         self._logs: dict[str, Any] = {}
         self._last_reading: float | None = None
         self._read_at = 0
@@ -188,15 +188,10 @@ class Recorder(keras.callbacks.Callback):  # type: ignore[misc]
         self._last_reading, self._read_at = time.monotonic(), self._updates
 
     def _warn_once(self, peak_bytes: int | None, limit_bytes: int | None) -> None:
-        if self._has_warned or peak_bytes is None or limit_bytes is None or peak_bytes < NEARLY_FULL * limit_bytes:
-            return
-        self._has_warned = True
-        said = (
-            f"memory is nearly full: {format_bytes(peak_bytes)} of {format_bytes(limit_bytes)} were in use at once. "
-            "Where it does run out, the same batch is repeated with smaller micro-batches."
-        )
-        event = {"kind": "memory nearly full", "message": said, "epoch": self._epoch, "batch": self._batch - 1}
-        self._tell("event", event | {"peak_bytes": peak_bytes, "limit_bytes": limit_bytes})
+        if said := self._limit_warning.check(peak_bytes, limit_bytes):
+            said += " Where it does run out, the same batch is repeated with smaller micro-batches."
+            event = {"kind": "memory nearly full", "message": said, "epoch": self._epoch, "batch": self._batch - 1}
+            self._tell("event", event | {"peak_bytes": peak_bytes, "limit_bytes": limit_bytes})
 
     def _tell(self, what: str, *values: Any) -> None:
         for listener in self.listeners:

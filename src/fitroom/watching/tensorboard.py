@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from fitroom.errors import MissingExtraError
 
 _MEMORY = ("in_use_bytes", "peak_bytes", "reserved_bytes", "limit_bytes", "host_bytes")
+_SPEED = ("pictures_per_second", "utilization", "input_wait")
 
 
 class TensorBoardLog:
@@ -38,15 +39,18 @@ class TensorBoardLog:
         """Do nothing: files are made with the first number."""
 
     def reading(self, reading: dict[str, Any]) -> None:
-        """Write the numbers of a reading by update."""
-        metrics = {name: value for name, value in reading["metrics"].items() if not name.startswith("val_")}
-        rated = metrics | {"loss": reading["loss"], "learning_rate": reading["learning_rate"]}
+        """Write the numbers of a reading by update: of a run, or of a watch, which has no loss and several devices."""
+        metrics = reading.get("metrics", {})
+        rated = {name: value for name, value in metrics.items() if not name.startswith("val_")}
+        rated |= {name: reading.get(name) for name in ("loss", "learning_rate")}
+        devices = reading.get("devices", {}) if len(reading.get("devices", {})) > 1 else {}
         self._write(
             "train",
             reading["update"],
             {f"batch_{name}": value for name, value in rated.items()}
-            | {"pictures_per_second": reading["pictures_per_second"]}
-            | {f"memory/{name}": reading[name] for name in _MEMORY},
+            | {name: reading.get(name) for name in _SPEED}
+            | {f"memory/{name}": reading[name] for name in _MEMORY}
+            | {f"memory/{device}/{name}": value for device, use in devices.items() for name, value in use.items()},
         )
         self._last_reading = reading
 

@@ -27,7 +27,7 @@ from fitroom.backends.jax.train.programs import keep_programs
 from fitroom.backends.jax.train.state import read, reverse_groups, with_reversed_state
 from fitroom.backends.jax.train.stepper import JaxStepper
 from fitroom.backends.signals import defer_signals
-from fitroom.batch import Batch, micro_batch_sizes
+from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import NoRoomError, StateLostError
 from fitroom.keras_model.prepared import prepare_model
@@ -685,7 +685,7 @@ def test_an_estimate_is_of_the_very_program_that_is_trained_with():
     model = with_everything()
     request = StepRequest(batch_size=FIRST, card=find_card("T4"), recipe=Recipe(micro_batch=7))
     with prepare_model(model, request) as ready:
-        estimated = training_step(ready, micro_batch_sizes(FIRST, 7))
+        estimated = training_step(ready)
         program = str(estimated.jitted.trace(*estimated.specs).jaxpr)
     stepper, batch = stepper_of(model), dense_batch(FIRST).map(jax.device_put)
     stepper.train(batch, 7)

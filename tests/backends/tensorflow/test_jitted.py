@@ -121,7 +121,7 @@ def test_what_is_needed_counts_the_holes_that_making_variables_leaves():
         kinds = ["weights"] + ["optimizer"] * num_slots
         size = {"shape": (kernel_bytes // 8, 2), "dtype": "float32", "size_bytes": kernel_bytes}
         variables = tuple(StepVariable(variable=None, kind=kind, layer=None, **size) for kind in kinds)
-        return SimpleNamespace(variables=variables, batch_bytes=2**20, sends_next=False)
+        return SimpleNamespace(variables=variables, batch_bytes=2**20, prefetches_next=False)
 
     def holes_bytes(num_slots: int) -> int:
         peak_bytes = (1 + num_slots) * kernel_bytes + 2**20 + block_bytes
@@ -144,10 +144,10 @@ def test_a_hole_that_is_a_little_too_large_is_taken_whole():
     )
     variables = (replace(variables[0], shape=(variables[0].shape[0] // 2, 2)), variables[1])
     expected = sum(sizes.values()) + 50 * 2**20 + 2**20 + 2**30
-    for sends_next in (False, True):
-        step = SimpleNamespace(variables=variables, batch_bytes=2**20, sends_next=sends_next)
+    for prefetches_next in (False, True):
+        step = SimpleNamespace(variables=variables, batch_bytes=2**20, prefetches_next=prefetches_next)
         found = train(step, 2**30, BestFitAllocator(limit_bytes=2**33))
-        assert found == expected + sends_next * 2**20, "the next batch is there as well"
+        assert found == expected + prefetches_next * 2**20, "the next batch is there as well"
 
 
 def test_nearly_all_of_the_peak_belongs_to_layers(trained):
@@ -310,7 +310,7 @@ def test_kernels_that_cannot_be_tried_leave_their_results_behind():
     result_bytes = BATCH * SIZE * SIZE * 32 * 4
     step, gib = depthwise(3), 2**30
     assert left_behind_bytes(step, 4 * gib) == 2 * result_bytes  # forward and backward, each tried once
-    assert left_behind_bytes(step, 4 * gib, parts=1.5) == 3 * result_bytes
+    assert left_behind_bytes(step, 4 * gib, num_sizes=1.5) == 3 * result_bytes
     assert 0 < left_behind_bytes(step, 12 * gib) < left_behind_bytes(step, 8 * gib) < 2 * result_bytes
     assert left_behind_bytes(step, 16 * gib) == 0
     assert left_behind_bytes(depthwise(3, "mixed_float16"), 4 * gib) == 0

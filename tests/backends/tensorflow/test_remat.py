@@ -65,7 +65,7 @@ def replayed_peak(remat, micro_batch):
     recipe = Recipe(micro_batch=micro_batch, remat=remat)
     request = StepRequest(batch_size=SAMPLES, card=find_card("T4"), recipe=recipe)
     with prepare_model(network(), request, borrow_values) as ready:
-        step = training_step(ready, remat) if micro_batch == SAMPLES else trace_micro_batch_step(ready, remat).part
+        step = training_step(ready) if micro_batch == SAMPLES else trace_micro_batch_step(ready).micro_batch
         residents = residents_of(step)
         program = step_program(step, residents, None)
         found = replay(program, residents, lambda operation, inputs: ScratchPlan(), 2**40)

@@ -106,8 +106,8 @@ def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
     request = StepRequest(batch_size=2 * BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=BATCH))
     with prepare_model(model, request, borrow_values) as ready:
         step = trace_micro_batch_step(ready)
-        predicted_bytes = max(map(peak_bytes_of, (step.part, step.update)))
-        variable_bytes = sum(each.size_bytes for each in step.part.variables if each.kind != "gradients")
+        predicted_bytes = max(map(peak_bytes_of, (step.micro_batch, step.update)))
+        variable_bytes = sum(each.size_bytes for each in step.micro_batch.variables if each.kind != "gradients")
     stepper = current_backend().stepper(model, jit=None)
     batch = Batch(x=np.zeros((2 * BATCH, FEATURES), "float32"), y=np.zeros(2 * BATCH, "int32"))
     taken = []

@@ -17,7 +17,7 @@ from fitroom.backends.torch.trace.platform import cpu
 from fitroom.backends.torch.trace.step import training_steps
 from fitroom.backends.torch.train import updates
 from fitroom.backends.torch.train.stepper import TorchStepper
-from fitroom.batch import Batch, micro_batch_sizes
+from fitroom.batch import Batch
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import ModelError, StateLostError
 from fitroom.keras_model.prepared import prepare_model
@@ -276,7 +276,7 @@ def traced_peak(model, batch_size, micro_batch):
     recipe = Recipe(micro_batch=micro_batch)
     request = StepRequest(batch_size=batch_size, card=find_card("T4"), recipe=recipe)
     with prepare_model(model, request, borrow_values=lambda variables: contextlib.nullcontext()) as ready:
-        steps = training_steps(ready, cpu(), micro_batch_sizes(batch_size, micro_batch))
+        steps = training_steps(ready, cpu())
     events = [(steps.log.buffers[max(event, ~event)], event >= 0) for event in steps.log.events]
     start = next(place for place, (buffer, _) in enumerate(events) if buffer.first >= steps.last_step)
     sizes = [(buffer, buffer.size_bytes if made else -buffer.size_bytes) for buffer, made in events[start:]]

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+import fitroom
 from fitroom.backends.choose import current_backend
 from fitroom.backends.tensorflow.train import stepper as stepper_module
 from fitroom.batch import Batch
@@ -104,9 +105,13 @@ def test_validation_that_cannot_fit_is_not_counted():
     stepper, batch = current_backend().stepper(model, jit=None), pictures(6000)
     stepper.test(pictures(MICRO_BATCH), MICRO_BATCH)
     before = state_of(model)
-    with pytest.raises(tf.errors.ResourceExhaustedError):
+    with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
         stepper.test(batch, batch.size)
     assert_identical(state_of(model), before)
+    explained = fitroom.explain(raised.value)
+    del raised
+    assert (explained.failure.framework, explained.failure.phase) == ("tensorflow", "forward")
+    assert explained.failure.shape[0] == 6000
     current_backend().release()
     assert np.isfinite(numbers(stepper.test(batch, MICRO_BATCH))["loss"])
 

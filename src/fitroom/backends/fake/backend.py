@@ -47,11 +47,11 @@ class FakeBackend:
         """The fake card, then a CPU that counts nothing, as PyTorch's and JAX's do."""
         return (memory.GPU, memory.CPU)
 
-    def read_memory(self, device: Device) -> MemoryReading:
+    def read_memory(self, device: Device, *, wait: bool = True) -> MemoryReading:
         """The counters of the fake card, or none of the CPU."""
         return self._gpu_memory.read() if device == memory.GPU else memory.UNCOUNTED
 
-    def reset_peak(self, device: Device) -> None:
+    def reset_peak(self, device: Device, *, wait: bool = True) -> None:
         """Start the fake card's peak anew from what is in use."""
         if device == memory.GPU:
             self._gpu_memory.reset_peak()

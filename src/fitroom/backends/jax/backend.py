@@ -22,11 +22,11 @@ class JaxBackend:
         """The devices JAX sees, the one it would train on first."""
         return memory.devices()
 
-    def read_memory(self, device: Device) -> MemoryReading:
+    def read_memory(self, device: Device, *, wait: bool = True) -> MemoryReading:
         """The allocator's counters now, after pending work is done."""
-        return memory.read_memory(device)
+        return memory.read_memory(device, wait=wait)
 
-    def reset_peak(self, device: Device) -> None:
+    def reset_peak(self, device: Device, *, wait: bool = True) -> None:
         """Raises BackendError: a peak on JAX is the process's."""
         memory.reset_peak(device)
 

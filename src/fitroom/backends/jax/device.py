@@ -27,9 +27,9 @@ def devices() -> tuple[Device, ...]:
     )
 
 
-def read_memory(device: Device) -> MemoryReading:
-    """The counters of a device, after pending work is done."""
-    for array in jax.live_arrays():
+def read_memory(device: Device, *, wait: bool = True) -> MemoryReading:
+    """The counters of a device, after pending work is done; without `wait` while it runs."""
+    for array in jax.live_arrays() if wait else ():
         # JAX tells of a failed computation whoever waits for its array; that is the owner's to handle, not ours.
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             array.block_until_ready()

@@ -22,13 +22,13 @@ class TensorFlowBackend:
         """The devices TensorFlow sees, the one it would train on first."""
         return memory.devices()
 
-    def read_memory(self, device: Device) -> MemoryReading:
+    def read_memory(self, device: Device, *, wait: bool = True) -> MemoryReading:
         """The allocator's counters now, after pending work is done."""
-        return memory.read_memory(device)
+        return memory.read_memory(device, wait=wait)
 
-    def reset_peak(self, device: Device) -> None:
+    def reset_peak(self, device: Device, *, wait: bool = True) -> None:
         """Start the peak anew from what is in use."""
-        memory.reset_peak(device)
+        memory.reset_peak(device, wait=wait)
 
     def release(self) -> None:
         """Give back what is cached and referenced by nothing; see `memory.release` for what stays."""

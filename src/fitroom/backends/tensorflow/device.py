@@ -30,9 +30,10 @@ def devices() -> tuple[Device, ...]:
     )
 
 
-def read_memory(device: Device) -> MemoryReading:
-    """The counters of a device, after pending work is done."""
-    tf.test.experimental.sync_devices()
+def read_memory(device: Device, *, wait: bool = True) -> MemoryReading:
+    """The counters of a device, after pending work is done; without `wait` while it runs."""
+    if wait:
+        tf.test.experimental.sync_devices()
     try:
         counted = tf.config.experimental.get_memory_info(device.name.upper())
     except ValueError:  # "Allocator stats not available for device": the plain CPU allocator does not count.
@@ -45,9 +46,9 @@ def read_memory(device: Device) -> MemoryReading:
     )
 
 
-def reset_peak(device: Device) -> None:
+def reset_peak(device: Device, *, wait: bool = True) -> None:
     """Start the peak anew. Where the device does not count there is no peak, before or after."""
-    if read_memory(device).peak_bytes is not None:
+    if read_memory(device, wait=wait).peak_bytes is not None:
         tf.config.experimental.reset_memory_stats(device.name.upper())
 
 

@@ -32,10 +32,11 @@ def devices() -> tuple[Device, ...]:
     return tuple(sorted(found, key=lambda device: not (chosen and device.name.startswith(chosen))))
 
 
-def read_memory(device: Device) -> MemoryReading:
-    """The counters of a device, after pending work is done."""
+def read_memory(device: Device, *, wait: bool = True) -> MemoryReading:
+    """The counters of a device, after pending work is done; without `wait` while it runs."""
     if device.name == "mps:0":
-        torch.mps.synchronize()
+        if wait:
+            torch.mps.synchronize()
         return MemoryReading(
             in_use_bytes=torch.mps.current_allocated_memory(),
             peak_bytes=None,
@@ -45,7 +46,8 @@ def read_memory(device: Device) -> MemoryReading:
     counters, index = _counters(device)
     if counters is None:
         return _NOTHING_COUNTED
-    counters.synchronize(index)
+    if wait:
+        counters.synchronize(index)
     return MemoryReading(
         in_use_bytes=counters.memory_allocated(index),
         peak_bytes=counters.max_memory_allocated(index),
@@ -54,11 +56,12 @@ def read_memory(device: Device) -> MemoryReading:
     )
 
 
-def reset_peak(device: Device) -> None:
+def reset_peak(device: Device, *, wait: bool = True) -> None:
     """Start the peak anew. Where the device does not count there is no peak, before or after."""
     counters, index = _counters(device)
     if counters is not None:
-        counters.synchronize(index)
+        if wait:
+            counters.synchronize(index)
         counters.reset_peak_memory_stats(index)
 
 

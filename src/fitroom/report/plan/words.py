@@ -66,7 +66,7 @@ def format_micro_batch(recipe: Recipe, batch_size: int) -> str:
 
 def format_remat(recipe: Recipe) -> str:
     """Say what is recomputed; empty where nothing is."""
-    return "" if recipe.remat in (None, "none") else str(recipe.remat)
+    return str(recipe.remat) if recipe.recomputes else ""
 
 
 def format_jit(recipe: Recipe) -> str:

@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 from fitroom.files.json_lines import finite
 from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
+from fitroom.runs.job import Job
 from fitroom.units import used_of
 
 _SECONDS_BETWEEN = 30.0
@@ -36,8 +37,9 @@ class LineView:
 
     def began(self, job: dict[str, Any]) -> None:
         """Show what is trained."""
-        self._progress.epochs = job.get("epochs")
-        self.said(words.format_headline(job))
+        known = Job.from_dict(job)
+        self._progress.epochs = known.epochs
+        self.said(words.format_headline(known))
 
     def reading(self, reading: dict[str, Any]) -> None:
         """Show a reading if no line was written for a while."""

@@ -13,6 +13,7 @@ from rich.text import Text
 from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
 from fitroom.report.shared.sheet import Sheet
+from fitroom.runs.job import Job
 from fitroom.units import format_bytes, used_of
 from fitroom.watching.meter import NEARLY_FULL
 
@@ -66,8 +67,9 @@ class LiveView:
 
     def began(self, job: dict[str, Any]) -> None:
         """Show what is trained, on a line that stays."""
-        self._progress.epochs = job.get("epochs")
-        self._print(words.format_headline(job), "bold")
+        known = Job.from_dict(job)
+        self._progress.epochs = known.epochs
+        self._print(words.format_headline(known), "bold")
 
     def reading(self, reading: dict[str, Any]) -> None:
         """Update the lines below."""

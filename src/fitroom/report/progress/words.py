@@ -2,34 +2,33 @@
 
 from typing import Any
 
-from fitroom.recipe import Remat
-from fitroom.report.shared.words import format_backend
+from fitroom.report.shared.words import format_backend, format_count
+from fitroom.runs.job import Job, format_remat
 from fitroom.units import format_bytes
 
 Pair = tuple[str, str]
 """A name and a figure."""
 
 
-def format_headline(job: dict[str, Any]) -> str:
+def format_headline(job: Job) -> str:
     """Say what is trained, as far as `job.json` tells.
 
-    >>> format_headline({"model": {"text": "xception"}, "image_size": 299, "backend": "jax", "device": "NVIDIA H200",
-    ...           "recipe": {"batch_size": 256, "micro_batch": 64}, "precision": {"policy": "float32"}, "epochs": 10})
+    >>> values = {"model": {"text": "xception"}, "image_size": 299, "backend": "jax", "device": "NVIDIA H200",
+    ...           "recipe": {"batch_size": 256, "micro_batch": 64}, "precision": {"policy": "float32"}, "epochs": 10}
+    >>> format_headline(Job.from_dict(values))
     'xception at 299 px, batch 256 in micro-batches of 64, float32, JAX on NVIDIA H200, 10 epochs'
     """
-    recipe = job.get("recipe") or {}
-    model = (job.get("model") or {}).get("text") or "the model"
-    batch, micro_batch = recipe.get("batch_size"), recipe.get("micro_batch")
-    parts = [f"{model} at {job['image_size']} px" if job.get("image_size") else model]
-    if batch:
-        parts.append(f"batch {batch}" + (f" in micro-batches of {micro_batch}" if micro_batch else ""))
-    if (remat := recipe.get("remat")) not in (None, "none"):
-        parts.append(f"{Remat(**remat) if isinstance(remat, dict) else remat} recomputed")
-    parts.append((job.get("precision") or {}).get("policy") or "")
-    device = [format_backend(job["backend"])] if job.get("backend") else []
-    parts.append(" on ".join([*device, *([job["device"]] if job.get("device") else [])]))
-    if job.get("epochs"):
-        parts.append(f"{job['epochs']} epoch{'' if job['epochs'] == 1 else 's'}")
+    recipe, model = job.recipe, job.model.text or "the model"
+    remat, backend = format_remat(recipe.remat), format_backend(job.backend) if job.backend else None
+    micro_batches = f" in micro-batches of {recipe.micro_batch}" if recipe.micro_batch else ""
+    parts = (
+        f"{model} at {job.image_size} px" if job.image_size else model,
+        f"batch {recipe.batch_size}{micro_batches}" if recipe.batch_size else None,
+        f"{remat} recomputed" if remat else None,
+        job.precision.policy,
+        " on ".join(filter(None, (backend, job.device))),
+        format_count(job.epochs, "epoch") if job.epochs else None,
+    )
     return ", ".join(filter(None, parts))
 
 

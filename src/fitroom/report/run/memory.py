@@ -73,8 +73,8 @@ def _compare(run: Run) -> str:
     if len(run.readings.micro_batches) > 1:
         sizes = ", ".join(map(str, run.readings.micro_batches))
         said += f"; the micro-batch changed during the run ({sizes}), the prediction is for one size"
-    device = run.job_fact("device")
-    if device and not _is_same_card(str(device), run.estimate.gpu):
+    device = run.train_job.device
+    if device and not _is_same_card(device, run.estimate.gpu):
         said += f"; it trained on {device}, the prediction is for {run.estimate.gpu}"
     return f"{said}."
 

@@ -80,8 +80,8 @@ def _list_missing(run: Run) -> list[str]:
     said = [f"{file} exists but cannot be read." for file in run.damaged]
     if not run.readings.points:
         said.append("No readings of memory and speed were kept.")
-    if run.job and run.estimate is None and "estimate.json" not in run.damaged:
+    if run.train_job and run.estimate is None and "estimate.json" not in run.damaged:
         said.append("There is no prediction of memory.")
-    if run.job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
+    if run.train_job and run.state == "finished" and run.results is None and "results.json" not in run.damaged:
         said.append("The model was not evaluated on held-out images.")
     return said

@@ -50,12 +50,12 @@ def render_samples(run: Run) -> "Markup | None":
 
 def render_classes(run: Run) -> "Markup | None":
     """Render how many images each class has, and how well it is recognised."""
-    counts = run.job_fact("data", "counts")
-    splits = {str(split): dict(of_split) for split, of_split in counts.items() if of_split} if counts else {}
-    names = list(run.job_fact("classes") or (run.results.classes if run.results else ()))
+    job = run.train_job
+    splits = {split: of_split for split, of_split in job.data.counts.items() if of_split}
+    names = list(job.classes or (run.results.classes if run.results else ()))
     if not names or not splits:
         return None
-    trained = {each: int(splits.get("train", {}).get(each, 0)) for each in names}
+    trained = {each: splits.get("train", {}).get(each, 0) for each in names}
     largest = max(trained.values()) or 1
     found = {each: index for index, each in enumerate(run.results.classes)} if run.results else {}
     rows = [
@@ -63,15 +63,16 @@ def render_classes(run: Run) -> "Markup | None":
             each,
             trained[each] / largest,
             [
-                *(f"{int(of_split.get(each, 0)):,}" for of_split in splits.values()),
+                *(f"{of_split.get(each, 0):,}" for of_split in splits.values()),
                 *(_format_quality(run.results, found.get(each)) if run.results else ()),
             ],
         )
         for each in names[:_MAX_CLASSES]
     ]
-    warnings = [str(said) for said in run.job_fact("data", "warnings") or ()]
     heads = ["class", *splits, *(["recall", "precision"] if found else [])]
-    return render_macro(_TEMPLATE, "classes", trained, _compare_classes(trained), warnings, heads, rows, bool(found))
+    return render_macro(
+        _TEMPLATE, "classes", trained, _compare_classes(trained), job.data.warnings, heads, rows, bool(found)
+    )
 
 
 def _format_quality(results: Results, index: int | None) -> Sequence[str]:

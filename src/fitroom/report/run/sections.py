@@ -113,8 +113,7 @@ def render_skipped(run: Run) -> "Markup | None":
 def render_commands(run: Run) -> "Markup | None":
     """Render the commands that repeat or resume the run, and that use the model."""
     folder = shlex.quote(str(run.path))
-    command = run.job.get("command")
-    if isinstance(command, list) and command:
+    if command := run.train_job.command:
         program = "fitroom" if Path(str(command[0])).stem in ("fitroom", "__main__") else str(command[0])
         asked = shlex.join([program, *map(str, command[1:])])
         commands = [("Run it again", asked), ("Predict", f"fitroom predict {folder} image.jpg")]
@@ -127,7 +126,7 @@ def render_commands(run: Run) -> "Markup | None":
 
 def render_versions(run: Run) -> "Markup | None":
     """Render the versions of the packages that the run used."""
-    known = dict(run.job.get("versions") or run.facts.get("versions") or {})
+    known = dict(run.train_job.versions or run.facts.get("versions") or {})
     named = ", ".join(f"{package} {version}" for package, version in known.items())
     return render_macro(_TEMPLATE, "versions", named) if named else None
 

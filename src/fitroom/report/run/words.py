@@ -40,7 +40,9 @@ def judge_run(run: Run) -> Verdict:
     if run.state == "unfinished":
         return Verdict(headline=f"Not finished: {done} done.", sentence=_format_so_far(run), tone="plain")
     word = "Interrupted" if run.state == "interrupted" else "Stopped before the end"
-    resume = f"{'Run the same command' if run.job else 'Make the same call'} again to resume from the last checkpoint."
+    resume = (
+        f"{'Run the same command' if run.train_job else 'Make the same call'} again to resume from the last checkpoint."
+    )
     why = next((str(event.get("message")) for event in reversed(run.events) if event.get("kind") == "failed"), "")
     sentence = " ".join(part for part in (why, _format_so_far(run), resume) if part)
     return Verdict(headline=f"{word}: {done} done.", sentence=sentence, tone="alarm")
@@ -48,9 +50,9 @@ def judge_run(run: Run) -> Verdict:
 
 def format_title(run: Run) -> str:
     """Say what was trained on what: "xception on flowers"."""
-    given = (run.job_fact("model", "text") or run.job_fact("model", "name"), run.job_fact("data", "folder"))
+    given = (run.train_job.model.text or run.train_job.model.name, run.train_job.data.folder)
     # Either may be a path, of this system or of another.
-    named = [re.split(r"[/\\]", str(part).rstrip("/\\"))[-1] for part in given if part]
+    named = [re.split(r"[/\\]", part.rstrip("/\\"))[-1] for part in given if part]
     return " on ".join(named) or run.path.absolute().name
 
 

@@ -12,7 +12,6 @@ from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
 from fitroom.backends.jax.trace.measure import measure_timeline
 from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
-from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
 from fitroom.keras_model.prepared import prepare_model
@@ -59,9 +58,8 @@ class _Found:
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The memory of the step that Keras or `fitroom.fit` would run, as XLA lays it out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    sizes = _sizes(request) if request.training else []
     with prepare_model(model, request) as ready, make_traceable(ready.model):
-        step = training_step(ready, sizes, request.recipe.remat) if request.training else predict_step(ready)
+        step = training_step(ready) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes
     peak_bytes = found.timeline.peak_bytes
@@ -79,26 +77,19 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:
-    """Whether the step is compiled. One with micro-batches, or any `remat`, be it "none", is that of `fitroom.fit`."""
+    """Whether the step is compiled."""
     if request.recipe.jit is not None:
         return request.recipe.jit
     if not request.training and not model.compiled:
         return can_be_jitted(model)
-    by_fitroom = request.training and (bool(_sizes(request)) or request.recipe.remat is not None)
-    return fitroom_jits(model) if by_fitroom else keras_jits(model)
+    return fitroom_jits(model) if request.is_step_of_fitroom else keras_jits(model)
 
 
 def _further_batches(model: Any, request: StepRequest) -> int:
     """How many batches beside the one that is trained on need room."""
-    may_be_keras = request.training and not _sizes(request) and request.recipe.remat is None
+    may_be_keras = request.training and not request.is_step_of_fitroom
     leaves_gaps = may_be_keras and any(variable.shape for variable in model.optimizer.variables)
     return BATCHES_AHEAD + GAPS_OF_KERAS * leaves_gaps
-
-
-def _sizes(request: StepRequest) -> list[int]:
-    """The sizes of the micro-batches; empty where the batch stays whole."""
-    micro_batch = request.recipe.micro_batch or request.batch_size
-    return micro_batch_sizes(request.batch_size, micro_batch) if micro_batch < request.batch_size else []
 
 
 def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:

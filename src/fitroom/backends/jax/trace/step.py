@@ -19,7 +19,6 @@ from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
-from fitroom.recipe import Remat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +55,12 @@ class JaxStep:
         return export(*self.specs)
 
 
-def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str | Remat | None = None) -> JaxStep:
-    """The step of `fit`, with the first candidate for targets that its loss takes; with `sizes`, in such micro-batches.
-
-    With `sizes` or any `remat`, be it "none", it is the step of `fitroom.fit`, else Keras's.
-    """
-    by_fitroom = bool(sizes) or remat is not None
+def training_step(prepared: PreparedModel) -> JaxStep:
+    """The step of `fit`, Keras's or fitroom's as the request says, with the first targets that its loss takes."""
+    request = prepared.request
+    sizes = request.micro_batch_sizes
     model, x = prepared.model, _structs(prepared.x, sum(sizes))
-    rematerialisation = Rematerialisation(model, remat, recompute_segment)
+    rematerialisation = Rematerialisation(model, request.recipe.remat, recompute_segment)
     num_samples = max(sizes) if sizes else jax.tree.leaves(x)[0].shape[0]
     groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
     objective = Objective(model)
@@ -82,7 +79,7 @@ def training_step(prepared: PreparedModel, sizes: Sequence[int] = (), remat: str
             while num_variables != len(model.metrics_variables):
                 num_variables = len(model.metrics_variables)
                 variables = [*groups, model.metrics_variables]
-                if by_fitroom:
+                if request.is_step_of_fitroom:
                     step = _jax_step(model, with_reversed_state(function), reverse_groups(variables), data)
                 else:
                     step = _jax_step(model, function, variables, data)

@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 import keras
-from keras.src.backend import AutocastScope  # no public name
 
 from fitroom.backends.jax.jit import can_be_compiled
+from fitroom.keras_model.private import no_autocast_scope
 from fitroom.keras_model.segmented_call import Run, SegmentVariables
 
 
@@ -31,7 +31,7 @@ def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariabl
         changed[:] = [variable for variable, old, new in zip(given, before, after, strict=True) if new is not old]
         return outputs, [new for old, new in zip(before, after, strict=True) if new is not old]
 
-    with AutocastScope(None):  # the values as they are, not as a layer in mixed precision would see them
+    with no_autocast_scope():  # the values as they are, not as a layer in mixed precision would see them
         values = [variable.value for variable in given]
     outputs, new_values = jax.checkpoint(segment)(values, list(inputs))
     for variable, value in zip(changed, new_values, strict=True):

@@ -70,11 +70,9 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | MicroBatchStep:
     if not request.training:
         return predict_step(ready)
-    remat = request.recipe.remat
-    if (request.recipe.micro_batch or request.batch_size) < request.batch_size:
-        return trace_micro_batch_step(ready, remat)
-    # What says anything of recomputing, be it "none", is for `fitroom.fit`.
-    return training_step(ready, remat) if remat is None else trace_whole_step(ready, remat)
+    if request.micro_batch_sizes:
+        return trace_micro_batch_step(ready)
+    return trace_whole_step(ready) if request.is_step_of_fitroom else training_step(ready)
 
 
 def _find(

@@ -55,10 +55,10 @@ def measure_peak_bytes(step: TensorFlowStep, *, jit: bool, device: str = "GPU:0"
 def measure_micro_batches_peak_bytes(
     step: MicroBatchStep, model: Any, request: StepRequest, *, jit: bool, device: str = "GPU:0"
 ) -> int:
-    """The same of a batch in parts, as `fitroom.fit` carries it out. The step's variables are lent to the model."""
-    before_bytes = _besides_bytes([each for each in step.part.variables if each.kind != "gradients"], device)
+    """The same of a batch in micro-batches, as `fitroom.fit` carries it out. The model is lent the step's variables."""
+    before_bytes = _besides_bytes([each for each in step.micro_batch.variables if each.kind != "gradients"], device)
     specs = tf.nest.map_structure(
-        lambda spec: tf.TensorSpec((request.batch_size, *spec.shape[1:]), spec.dtype), step.part.specs
+        lambda spec: tf.TensorSpec((request.batch_size, *spec.shape[1:]), spec.dtype), step.micro_batch.specs
     )
     x, y = _zeros_of(specs)
     stepper, batch = TensorFlowStepper(model, jit=jit, remat=request.recipe.remat), Batch(x=x, y=y)

@@ -27,7 +27,6 @@ from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.allocators.best_fit import round_up
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import PHASES, Buffer, Moment, Phase, Timeline
-from fitroom.recipe import Remat
 from fitroom.remat.shapes import num_bytes
 
 if TYPE_CHECKING:
@@ -35,19 +34,19 @@ if TYPE_CHECKING:
 
 
 _SHARE = 0.5
-"""Of a part in the batch. Any will do that no compiler can leave out."""
+"""Of a micro-batch in the batch. Any will do that no compiler can leave out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatchStep:
-    """The programs of a batch in parts. Sums of gradients are on the card in both, as variables of kind "gradients"."""
+    """The programs of a batch in micro-batches. Both have the sums of gradients, as variables of kind "gradients"."""
 
-    part: TensorFlowStep
+    micro_batch: TensorFlowStep
     update: TensorFlowStep
 
 
-def trace_micro_batch_step(prepared: PreparedModel, remat: str | Remat | None = None) -> MicroBatchStep:
-    """The step of `fitroom.fit` in parts of the prepared size, with the first targets that the loss takes."""
+def trace_micro_batch_step(prepared: PreparedModel) -> MicroBatchStep:
+    """The step of `fitroom.fit` in micro-batches of the prepared size, with the first targets that the loss takes."""
     model = prepared.model
     objective = Objective(model)
     objective.check_can_cut("train_step")
@@ -57,38 +56,41 @@ def trace_micro_batch_step(prepared: PreparedModel, remat: str | Remat | None = 
     def given() -> dict[str, Any]:
         return {
             "gradients": [each.variable.read_value() for each in sums],
-            "moves": StatisticsChange(model).zeros(),
+            "statistics": StatisticsChange(model).zeros(),
             "losses": tf.zeros((1 + objective.num_losses,)),
         }
 
-    def part(data: Any) -> dict[str, Any]:
+    def add_micro_batch(data: Any) -> dict[str, Any]:
         shares = tf.fill((objective.num_losses,), _SHARE)
-        return functions.part(data, shares, tf.constant(_SHARE), given())
+        return functions.add_micro_batch(data, shares, tf.constant(_SHARE), given())
 
     def update(data: Any) -> dict[str, Any]:
         return functions.finish(given(), tf.constant(1))
 
-    in_segments = Rematerialisation(model, remat, recompute_segment).of_step(part, prepared.num_samples)
+    remat = prepared.request.recipe.remat
+    in_segments = Rematerialisation(model, remat, recompute_segment).of_step(add_micro_batch, prepared.num_samples)
 
     def make(data: Any) -> MicroBatchStep:
         steps = trace_function(model, in_segments, data), trace_function(model, update, ())
         first, last = (replace(step, variables=(*step.variables, *sums)) for step in steps)
         return MicroBatchStep(
-            part=replace(first, returns_gradients=True, sends_next=True), update=replace(last, holds_old=True)
+            micro_batch=replace(first, returns_gradients=True, prefetches_next=True),
+            update=replace(last, holds_old=True),
         )
 
     return try_targets(prepared, make, with_loss=True)
 
 
-def trace_whole_step(prepared: PreparedModel, remat: str | Remat) -> MicroBatchStep | TensorFlowStep:
+def trace_whole_step(prepared: PreparedModel) -> MicroBatchStep | TensorFlowStep:
     """The step of `fitroom.fit` on a whole batch: a program for the gradients and one for the update, unless the model
     is so small, or its own, that Keras's step is taken as it is."""
     model = prepared.model
     weights = [*model.trainable_variables, *model.optimizer.variables]
     changed_bytes = sum(num_bytes(each.shape, each.dtype) for each in weights)
     if changed_bytes <= SMALL_BYTES or not is_from_keras(type(model).train_step):
-        return training_step(prepared, remat)
+        return training_step(prepared)
     functions = StepFunctions(model, Objective(model))
+    remat = prepared.request.recipe.remat
     gradients = Rematerialisation(model, remat, recompute_segment).of_step(functions.gradients, prepared.num_samples)
     sums = _sums(model)
 
@@ -98,7 +100,7 @@ def trace_whole_step(prepared: PreparedModel, remat: str | Remat) -> MicroBatchS
     def make(data: Any) -> MicroBatchStep:
         first, last = trace_function(model, gradients, data), trace_function(model, update, ())
         last = replace(last, variables=(*last.variables, *sums), holds_old=True)
-        return MicroBatchStep(part=replace(first, returns_gradients=True, sends_next=True), update=last)
+        return MicroBatchStep(micro_batch=replace(first, returns_gradients=True, prefetches_next=True), update=last)
 
     return try_targets(prepared, make)
 
@@ -121,7 +123,7 @@ def _sums(model: Any) -> list[StepVariable]:
     return sums
 
 
-_OF_A_PART: dict[Phase, Phase] = {"forward": "forward", "backward": "backward", "update": "backward"}
+_OF_A_MICRO_BATCH: dict[Phase, Phase] = {"forward": "forward", "backward": "backward", "update": "backward"}
 _OF_AN_UPDATE: dict[Phase, Phase] = dict.fromkeys(PHASES, "update")
 
 _ROOM_TO_MOVE = 1.1
@@ -129,24 +131,27 @@ _ROOM_TO_MOVE = 1.1
 
 
 def graph_timeline_of_micro_batches(step: MicroBatchStep, request: StepRequest) -> GraphEstimate:
-    """In graph mode."""
-    part, update = graph_timeline(step.part, request), graph_timeline(step.update, request)
+    """The memory of the step in graph mode."""
+    first, update = graph_timeline(step.micro_batch, request), graph_timeline(step.update, request)
     return replace(
-        part,
-        timeline=_in_phases(part.timeline, _OF_A_PART).followed_by(_in_phases(update.timeline, _OF_AN_UPDATE)),
-        required_bytes=max(part.required_bytes, update.required_bytes),
+        first,
+        timeline=_in_phases(first.timeline, _OF_A_MICRO_BATCH).followed_by(_in_phases(update.timeline, _OF_AN_UPDATE)),
+        required_bytes=max(first.required_bytes, update.required_bytes),
     )
 
 
 def jitted_timeline_of_micro_batches(step: MicroBatchStep, request: StepRequest, limit_bytes: int) -> "JittedEstimate":
-    """Jitted. XLA fuses an update into kernels that need no memory of their own: it is not compiled for this."""
+    """The memory of the jitted step.
+
+    XLA fuses an update into kernels that need no memory of their own: it is not compiled for this.
+    """
     from fitroom.backends.tensorflow.trace.jitted.estimate import jitted_timeline
 
-    part, update = jitted_timeline(step.part, request, limit_bytes), _fused_update(step.update)
+    first, update = jitted_timeline(step.micro_batch, request, limit_bytes), _fused_update(step.update)
     return replace(
-        part,
-        timeline=_in_phases(part.timeline, _OF_A_PART).followed_by(update),
-        required_bytes=max(part.required_bytes, int(_ROOM_TO_MOVE * update.peak_bytes)),
+        first,
+        timeline=_in_phases(first.timeline, _OF_A_MICRO_BATCH).followed_by(update),
+        required_bytes=max(first.required_bytes, int(_ROOM_TO_MOVE * update.peak_bytes)),
     )
 
 

@@ -16,7 +16,6 @@ from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
-from fitroom.recipe import Remat
 
 Made = TypeVar("Made")
 
@@ -69,8 +68,8 @@ class TensorFlowStep:
     returns_gradients: bool = False
     """Whether what it returns stays on the card when it is done."""
 
-    sends_next: bool = False
-    """Whether the next batch comes to the card while it runs."""
+    prefetches_next: bool = False
+    """Whether the next batch is transferred to the card while it runs."""
 
     holds_old: bool = False
     """Whether the old values of variables that it changes are held on the card until it is done."""
@@ -86,9 +85,9 @@ class TensorFlowStep:
         return {inner.op.name: by_handle.get(id(outer)) for outer, inner in self.concrete.graph.captures}
 
 
-def training_step(prepared: PreparedModel, remat: str | Remat | None = None) -> TensorFlowStep:
+def training_step(prepared: PreparedModel) -> TensorFlowStep:
     """The step of `fit`, given the first targets that its loss takes."""
-    model = prepared.model
+    model, remat = prepared.model, prepared.request.recipe.remat
     function = Rematerialisation(model, remat, recompute_segment).of_step(model.train_step, prepared.num_samples)
     return try_targets(prepared, lambda data: trace_function(model, function, data))
 

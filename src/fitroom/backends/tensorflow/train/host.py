@@ -27,7 +27,7 @@ def as_tensor(array: Any) -> Any:
 
 
 def split_batch(batch: Batch, micro_batch: int) -> list[Batch]:
-    """The parts of a batch, where the batch is: left to itself TensorFlow would cut it on the card, all of it there."""
+    """The micro-batches, where the batch is: left to itself TensorFlow would split it on the card, all of it there."""
     with tf.device(_device_of(next(leaves(batch.x)))):
         return batch.micro_batches(micro_batch)
 
@@ -41,7 +41,7 @@ def first_micro_batch(batch: Batch, micro_batch: int) -> Batch:
 def is_of_arrays(batch: Batch) -> bool:
     """Whether it has neither sparse nor ragged tensors, which Keras takes for arrays when it looks at shapes alone."""
     odd = (tf.SparseTensor, tf.RaggedTensor)
-    return not any(isinstance(leaf, odd) for part in (batch.x, batch.y) for leaf in leaves(part))
+    return not any(isinstance(leaf, odd) for held in (batch.x, batch.y) for leaf in leaves(held))
 
 
 def on_host(output: Any) -> Any:

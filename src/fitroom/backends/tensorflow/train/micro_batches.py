@@ -42,18 +42,18 @@ class StepFunctions:
             self.model.optimizer.apply_gradients(zip(gradients[::-1], self.model.trainable_weights, strict=True))
 
     def nothing_yet(self, zero: Any) -> dict[str, Any]:
-        """The sums over no part at all. Of zeros that are not given TensorFlow makes constants, which stay for good."""
+        """The sums over no micro-batch. Of zeros that are not given TensorFlow makes constants, which stay for good."""
         return {
             "gradients": [tf.fill(each.shape, tf.cast(zero, each.dtype)) for each in self._weights],
-            "moves": StatisticsChange(self.model).zeros(),
+            "statistics": StatisticsChange(self.model).zeros(),
             "losses": tf.zeros((1 + self.objective.num_losses,)),
         }
 
-    def part(self, data: Any, shares: Any, sample_share: Any, sums: dict[str, Any]) -> dict[str, Any]:
-        """One part of a batch: the sums with it added. Statistics are moved in the sums alone."""
+    def add_micro_batch(self, data: Any, shares: Any, sample_share: Any, sums: dict[str, Any]) -> dict[str, Any]:
+        """The sums with one micro-batch added. Its change of the statistics is in the sums, and undone in the model."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        model, moves = self.model, StatisticsChange(self.model)
-        starts = moves.starts()
+        model, statistics = self.model, StatisticsChange(self.model)
+        starts = statistics.starts()
         with tf.GradientTape() as tape:
             y_pred = self._call(x, training=True)
             loss, values = self.objective.loss(y, y_pred, sample_weight, model.losses, shares, sample_share)
@@ -63,19 +63,19 @@ class StepFunctions:
         model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return {
             "gradients": list(map(_added, sums["gradients"], gradients, self._weights)),
-            "moves": moves.undo(starts, sums["moves"], sample_share),
+            "statistics": statistics.undo(starts, sums["statistics"], sample_share),
             "losses": sums["losses"] + tf.stack([loss, *values]),
         }
 
     def finish(self, sums: dict[str, Any], num_samples: Any) -> dict[str, Any]:
-        """The update of a batch in parts, and the logs."""
+        """The update of a batch in micro-batches, and the logs."""
         unused = self._is_unused
         self.update([None if skip else each for each, skip in zip(sums["gradients"], unused, strict=True)])
-        StatisticsChange(self.model).apply(sums["moves"])
+        StatisticsChange(self.model).apply(sums["statistics"])
         return self.report(sums["losses"], num_samples)
 
-    def test_part(self, data: Any, shares: Any, sample_share: Any, losses: Any) -> Any:
-        """One part of a batch of `evaluate`: the losses with it added."""
+    def test_micro_batch(self, data: Any, shares: Any, sample_share: Any, losses: Any) -> Any:
+        """The losses with one micro-batch of `evaluate` added."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         y_pred = self._call(x, training=False)
         loss, values = self.objective.loss(y, y_pred, sample_weight, self.model.losses, shares, sample_share)
@@ -88,7 +88,7 @@ class StepFunctions:
         return dict(self.model.get_metrics_result())
 
     def divisors(self, data: Any) -> Any:
-        """What the losses divide a part by."""
+        """What the losses divide a micro-batch by."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         return self.objective.divisors(y, self._call(x, training=False), sample_weight)
 

@@ -2,7 +2,7 @@
 
 A copy from other memory is made by the driver, piece by piece: until it is done nobody else can give the card anything
 to do, and it is not begun before the card has done all that it was given. From memory that is locked in place the copy
-goes on beside the card's work, and nobody waits.
+runs beside the card's work, and nobody waits.
 """
 
 import contextlib

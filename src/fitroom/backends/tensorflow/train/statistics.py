@@ -30,24 +30,24 @@ class StatisticsChange:
         """The values before a micro-batch."""
         return [[each.read_value() for each in group] for group in self._groups.values()]
 
-    def undo(self, starts: Sequence[Sequence[Any]], moves: Sequence[Any], sample_share: Any) -> list[Any]:
+    def undo(self, starts: Sequence[Sequence[Any]], changes: Sequence[Any], sample_share: Any) -> list[Any]:
         """Restore the values from before a micro-batch; returns the sum with its changes."""
         sums = []
-        for group, start, sofar in zip(self._groups.values(), starts, moves, strict=True):
+        for group, start, sofar in zip(self._groups.values(), starts, changes, strict=True):
             outcomes = [each.read_value() for each in group]
             if sofar.dtype.is_floating:
-                # Not by a bit, where a layer leaves its statistics alone.
-                move = _vector(outcomes) - _vector(start)
-                sums.append(sofar + move * tf.cast(sample_share, move.dtype))
+                # A difference, which is 0 to the bit where a layer leaves its statistics alone.
+                change = _vector(outcomes) - _vector(start)
+                sums.append(sofar + change * tf.cast(sample_share, change.dtype))
             else:
                 sums.append(_vector(outcomes))  # counters have no mean: the last outcome
             for variable, value in zip(group, start, strict=True):
                 variable.assign(value)
         return sums
 
-    def apply(self, moves: Sequence[Any]) -> None:
+    def apply(self, changes: Sequence[Any]) -> None:
         """Apply the change of a whole batch."""
-        for group, vector in zip(self._groups.values(), moves, strict=True):
+        for group, vector in zip(self._groups.values(), changes, strict=True):
             for variable, flat in zip(group, tf.split(vector, list(map(_size, group))), strict=True):
                 value = tf.reshape(flat, variable.shape)
                 (variable.assign_add if vector.dtype.is_floating else variable.assign)(value)

@@ -36,7 +36,7 @@ from fitroom.recipe import Remat
 SMALL_BYTES = 16 * 2**20
 """Up to this size Keras's own step is run, in which old weights are held beside activations."""
 
-_TRAINING = ("train_step", "gradients", "part")
+_TRAINING = ("train_step", "gradients", "add_micro_batch")
 """Functions that run the model in training."""
 
 
@@ -48,7 +48,7 @@ class TensorFlowStepper:
     """
 
     batches_ahead = 2
-    """On the host. The first part of the next batch is sent to the card before the work on a batch begins."""
+    """On the host. The first micro-batch of the next batch is transferred before the work on a batch begins."""
 
     def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
         self.model = model
@@ -116,7 +116,7 @@ class TensorFlowStepper:
         with Transaction() as transaction:
             if micro_batch < batch.size:
                 return self._train_in_micro_batches(transaction, batch, micro_batch)
-            data = next(self._transfer.parts(batch, [batch], micro_batch)).data()
+            data = next(self._transfer.prefetch(batch, [batch], micro_batch)).data()
             if not self._is_from_keras("train_step"):
                 return dict(self._update(transaction, "train_step", data))
             if self._changed_bytes <= SMALL_BYTES:
@@ -132,10 +132,11 @@ class TensorFlowStepper:
         with Transaction() as transaction:
             if micro_batch >= batch.size:
                 return dict(transaction.run(self._program("test_step"), as_tensors(batch).data()))
-            parts = self._parts(batch, micro_batch, "test_step")
+            pieces = self._split(batch, micro_batch, "test_step")
             losses: Any = np.zeros(1 + self.objective.num_losses, "float32")
-            for part, shares in zip(parts, self._shares(transaction, parts), strict=True):
-                losses = transaction.run(self._program("test_part"), as_tensors(part).unpacked(), *shares, losses)
+            for piece, shares in zip(pieces, self._shares(transaction, pieces), strict=True):
+                program = self._program("test_micro_batch")
+                losses = transaction.run(program, as_tensors(piece).unpacked(), *shares, losses)
             return dict(transaction.run(self._program("report"), losses, np.int32(batch.size)))
 
     def predict(self, x: Any) -> Any:
@@ -147,21 +148,21 @@ class TensorFlowStepper:
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
         self._transfer.queue.next_after(batch)
-        parts, found = split_batch(batch, micro_batch), []
+        pieces, found = split_batch(batch, micro_batch), []
         with Transaction() as transaction:
-            for part in parts:
-                outputs = transaction.run(self._program("predict_step"), as_tensors(part).data())
+            for piece in pieces:
+                outputs = transaction.run(self._program("predict_step"), as_tensors(piece).data())
                 found.append(keras.tree.map_structure(on_host, outputs))
         if self._made_with is None:
             self._made_with = TrainingSetup(self.model)
-        return join_micro_batches(found, [part.size for part in parts], concatenate)
+        return join_micro_batches(found, [piece.size for piece in pieces], concatenate)
 
     def join(self, outputs: Sequence[Any]) -> Any:
         """The outputs of several batches of `predict`."""
         return join(outputs, concatenate)
 
     def prefetch(self, batch: Batch) -> Batch:
-        """The batch where its parts are brought to the card from, one by one."""
+        """The batch where its micro-batches are transferred from, one by one."""
         return self._transfer.expect(batch)
 
     def pause(self) -> None:
@@ -182,22 +183,23 @@ class TensorFlowStepper:
         if not self._is_jitted or samples <= most or not self._is_from_keras("train_step"):
             return
         if may_run_out(self.model, samples):
-            part = as_tensors(first_micro_batch(batch, samples))
+            first = as_tensors(first_micro_batch(batch, samples))
             with run_undone() as transaction:
-                beside = self._transfer.beside(part)
-                transaction.run(self._program("gradients", may_jit=False), part.unpacked())
+                beside = self._transfer.beside(first)
+                transaction.run(self._program("gradients", may_jit=False), first.unpacked())
                 del beside
             del self._programs["gradients", False]
             release()  # what the graph keeps would lie where XLA wants all its memory in one piece
         self._most_tried = samples
 
     def _train_in_micro_batches(self, transaction: Transaction, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        parts = self._parts(batch, micro_batch, "train_step")
+        pieces = self._split(batch, micro_batch, "train_step")
         number = self._transfer.number
         sums = transaction.run(self._program("nothing_yet", may_jit=False), number(np.float32(0)))
-        fed = self._transfer.parts(batch, parts, micro_batch)
-        for shares in self._shares(transaction, parts):
-            sums = transaction.run(self._program("part"), next(fed).unpacked(), *map(number, shares), sums)
+        ready = self._transfer.prefetch(batch, pieces, micro_batch)
+        for shares in self._shares(transaction, pieces):
+            program = self._program("add_micro_batch")
+            sums = transaction.run(program, next(ready).unpacked(), *map(number, shares), sums)
         return dict(self._update(transaction, "finish", sums, number(np.int32(batch.size))))
 
     def _update(self, transaction: Transaction, name: str, *arguments: Any) -> Any:
@@ -209,20 +211,22 @@ class TensorFlowStepper:
                 self._updates_in_place = True
         return transaction.run_in_place(self._program(name, may_jit=False), *arguments)
 
-    def _parts(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
+    def _split(self, batch: Batch, micro_batch: int, step: StepName) -> list[Batch]:
         self.objective.check_can_cut(step)
         self.objective.try_losses(batch, self.predict)
         return split_batch(batch, micro_batch)
 
-    def _shares(self, transaction: Transaction, parts: Sequence[Batch]) -> Iterator[tuple[Any, Any]]:
-        """The share of each part in the losses, and in the samples."""
+    def _shares(self, transaction: Transaction, micro_batches: Sequence[Batch]) -> Iterator[tuple[Any, Any]]:
+        """The share of each micro-batch in the losses, and in the samples."""
         divisors = None
         if self.objective.counts:
             counting = self._program("divisors")
-            divisors = [transaction.run(counting, as_tensors(part).unpacked()).numpy().tolist() for part in parts]
-        num_samples = sum(part.size for part in parts)
-        for part, shares in zip(parts, self.objective.shares(parts, divisors), strict=True):
-            yield shares, np.float32(part.size / num_samples)
+            divisors = [
+                transaction.run(counting, as_tensors(each).unpacked()).numpy().tolist() for each in micro_batches
+            ]
+        num_samples = sum(each.size for each in micro_batches)
+        for each, shares in zip(micro_batches, self.objective.shares(micro_batches, divisors), strict=True):
+            yield shares, np.float32(each.size / num_samples)
 
     def _program(self, name: str, *, may_jit: bool = True) -> Program:
         key = (name, may_jit)

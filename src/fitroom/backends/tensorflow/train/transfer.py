@@ -2,8 +2,8 @@
 
 TensorFlow copies to the card when a program is called, and has each copy wait for all that the card was given to do
 before. So the card has nothing to do while the copy is made and the program launched, every time. Here threads copy the
-next part of a batch, and begin before the card is given the part that comes first: the two go on side by side. Numbers
-that come again and again are copied once.
+next micro-batch, and begin before the card is given the one before it: copying and computing run side by side. Numbers
+that are used again and again are copied once.
 """
 
 import contextlib
@@ -47,30 +47,30 @@ class Transfer:
         self.queue.add(batch)
         return batch
 
-    def parts(self, batch: Batch, parts: Sequence[Batch], micro_batch: int) -> Iterator[Batch]:
+    def prefetch(self, batch: Batch, micro_batches: Sequence[Batch], size: int) -> Iterator[Batch]:
         """The micro-batches, on the device where they were copied; while one is computed the next is copied."""
-        for number, part in enumerate(parts):
-            fed = as_tensors(self.take(batch, number, part))
-            if number + 1 < len(parts):
-                self.start(batch, number + 1, parts[number + 1])
+        for number, micro_batch in enumerate(micro_batches):
+            ready = as_tensors(self.take(batch, number, micro_batch))
+            if number + 1 < len(micro_batches):
+                self.start(batch, number + 1, micro_batches[number + 1])
             elif (following := self.queue.next_after(batch)) is not None and self.device is not None:
-                self.start(following, 0, first_micro_batch(following, micro_batch))
-            yield fed
+                self.start(following, 0, first_micro_batch(following, size))
+            yield ready
 
-    def start(self, batch: Batch, number: int, part: Batch) -> None:
-        """Begin to copy a part, the one of this number in its batch, beside what the card is given to do next."""
+    def start(self, batch: Batch, number: int, micro_batch: Batch) -> None:
+        """Begin to copy the micro-batch of this number, beside what the card is given to do next."""
         self.drop()
-        if self.device is not None and _is_dense(part := as_tensors(part)):
-            self._copy = _MicroBatchCopy(batch, number, part.map(self._on_its_way))
+        if self.device is not None and _is_dense(tensors := as_tensors(micro_batch)):
+            self._copy = _MicroBatchCopy(batch, number, tensors.map(self._on_its_way))
 
-    def take(self, batch: Batch, number: int, part: Batch) -> Batch:
-        """The part on the device if it was copied, else as it is."""
+    def take(self, batch: Batch, number: int, micro_batch: Batch) -> Batch:
+        """The micro-batch on the device if it was copied, else as it is."""
         copy, self._copy = self._copy, None
         if copy is None:
-            return part
+            return micro_batch
         arrived = copy.arrived()
         is_asked_for = copy.batch is batch and copy.number == number
-        return arrived if arrived is not None and is_asked_for and arrived.size == part.size else part
+        return arrived if arrived is not None and is_asked_for and arrived.size == micro_batch.size else micro_batch
 
     def number(self, value: Any) -> Any:
         """A NumPy number, or a few of them, on the device."""
@@ -86,12 +86,12 @@ class Transfer:
             self._numbers[key] = _copy(tf.constant(value), self.device)
         return self._numbers[key]
 
-    def beside(self, part: Batch) -> Batch | None:
-        """What is on the device beside a part that is being worked on: as much again."""
+    def beside(self, micro_batch: Batch) -> Batch | None:
+        """What is on the device beside the micro-batch that is computed: the next one, as large."""
         device = self.device
-        if device is None or not _is_dense(part):
+        if device is None or not _is_dense(micro_batch):
             return None
-        return part.map(lambda array: _copy(_share_memory(array), device))
+        return micro_batch.map(lambda array: _copy(_share_memory(array), device))
 
     def drop(self) -> None:
         """Give back what was copied and not taken."""
@@ -119,7 +119,7 @@ class Transfer:
 
 
 class _MicroBatchCopy:
-    """A part on its way."""
+    """A micro-batch on its way."""
 
     def __init__(self, batch: Batch, number: int, arriving: Batch) -> None:
         """`arriving`: each array by a thread of its own. The second would otherwise begin when the first is there, and
@@ -157,7 +157,7 @@ class _ArrayCopy(threading.Thread):
 
     def run(self) -> None:
         """Copy it."""
-        # Whoever waits for this goes on when this thread lets go of Python, which is within TensorFlow.
+        # Whoever waits for this continues when this thread lets go of Python, which is within TensorFlow.
         self._has_begun.set()
         with contextlib.suppress(tf.errors.ResourceExhaustedError):  # the step itself may have room, or tells
             self._copied = _copy(self._array, self._device)
@@ -186,10 +186,10 @@ def _copy(tensor: Any, device: str) -> Any:
         return tf.raw_ops.Bitcast(input=tensor, type=tensor.dtype)
 
 
-def _is_dense(part: Batch) -> bool:
+def _is_dense(batch: Batch) -> bool:
     """Whether all of it is plain tensors of numbers."""
-    return all(isinstance(array, tf.Tensor) and array.dtype != tf.string for array in _arrays_of(part))
+    return all(isinstance(array, tf.Tensor) and array.dtype != tf.string for array in _arrays_of(batch))
 
 
-def _arrays_of(part: Batch) -> list[Any]:
-    return [array for each in (part.x, part.y, part.sample_weight) for array in leaves(each)]
+def _arrays_of(batch: Batch) -> list[Any]:
+    return [array for each in (batch.x, batch.y, batch.sample_weight) for array in leaves(each)]

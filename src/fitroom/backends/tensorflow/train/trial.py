@@ -13,7 +13,7 @@ from fitroom.backends.tensorflow.device import devices, read_memory
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.cards.nvml import live_gpus
 
-_SAFE_PART = 0.5
+_SAFE_SHARE = 0.5
 _STEP_PER_OUTPUTS = 3
 """A step takes up to so many times what its layers put out. Where that is half of what there is, it is sure to fit."""
 
@@ -36,12 +36,12 @@ def run_undone() -> Iterator[Transaction]:
 
 
 def may_run_out(model: Any, samples: int) -> bool:
-    """Whether so many samples at once might not fit. Never on a device whose memory has no limit, as a plain CPU's."""
+    """Whether a micro-batch of so many samples might not fit. Never where memory has no limit, as on a plain CPU."""
     limit_bytes = _limit_bytes()
     if limit_bytes is None:
         return False
     outputs = _output_elements(model)
-    return outputs is None or _STEP_PER_OUTPUTS * outputs * samples * _BYTES > _SAFE_PART * limit_bytes
+    return outputs is None or _STEP_PER_OUTPUTS * outputs * samples * _BYTES > _SAFE_SHARE * limit_bytes
 
 
 def _limit_bytes() -> int | None:

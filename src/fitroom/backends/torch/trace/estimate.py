@@ -8,7 +8,6 @@ from fitroom.backends.torch.trace.measure import check_card, measure_peak_bytes
 from fitroom.backends.torch.trace.platform import cuda
 from fitroom.backends.torch.trace.step import RecordedSteps, predict_steps, training_steps
 from fitroom.backends.torch.trace.symbolic import fake_device
-from fitroom.batch import micro_batch_sizes
 from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cards.overhead import context_bytes
 from fitroom.errors import BackendError
@@ -42,20 +41,16 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     if request.measure:
         check_card(request.card)
     check_nvidia(request.card)
-    parts = micro_batch_sizes(request.batch_size, request.recipe.micro_batch or request.batch_size)
     with prepare_model(model, request, borrow_values=lambda variables: nullcontext(), slots_scope=fake_device) as ready:
         _check_eager(ready.model, request)
         platform = cuda(request.card)
-        if request.training:
-            steps = training_steps(ready, platform, parts, request.recipe.remat)
-        else:
-            steps = predict_steps(ready, platform)
+        steps = training_steps(ready, platform) if request.training else predict_steps(ready, platform)
         measured_bytes = measure_peak_bytes(steps.step, limit_bytes) if request.measure else None
     requests = steps.log.requests()
     unlimited = replay(requests)
     timeline = timeline_of(steps, unlimited.block_bytes)
     smallest_bytes = smallest_limit_bytes(requests, timeline.peak_bytes, unlimited.reserved_bytes)
-    if len(parts) > 1 or request.recipe.remat not in (None, "none"):
+    if request.micro_batch_sizes or request.recipe.recomputes:
         smallest_bytes = _in_the_long_run(requests, steps.last_event, smallest_bytes)
     traced = TracedStep(
         timeline=timeline,

@@ -21,7 +21,6 @@ from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.recompute import Rematerialisation
-from fitroom.recipe import Remat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +36,16 @@ class RecordedSteps:
     """The first event of that step."""
 
 
-def training_steps(
-    prepared: PreparedModel,
-    platform: Platform,
-    sizes: Sequence[int] = (),
-    remat: str | Remat | None = None,
-) -> RecordedSteps:
-    """The first steps of `fit` in micro-batches of `sizes`, with the first targets that its loss takes."""
-    model = prepared.model
+def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
+    """The first steps of `fit`, in micro-batches as the request says, with the first targets that its loss takes."""
+    model, remat, sizes = prepared.model, prepared.request.recipe.remat, prepared.request.micro_batch_sizes
     function = Rematerialisation(model, remat, bind_recompute(model)).of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
         data = Batch(x=prepared.x, y=y).data()
         step = TorchStep(model=model, function=function, specs=data, training=True)
         try:
-            if len(sizes) > 1:
+            if sizes:
                 step = micro_batch_step(model, (prepared.x, y), sizes, remat)
                 step.check()
             return _record(step, platform)

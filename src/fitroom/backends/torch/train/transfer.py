@@ -5,7 +5,6 @@ from typing import Any
 import keras
 import numpy as np
 import torch
-from keras.src.backend.torch.core import get_device  # no public name tells where Keras computes
 
 from fitroom.batch import Batch
 
@@ -27,7 +26,8 @@ def pin(batch: Batch) -> Batch:
 
 def _on_device(array: Any) -> Any:
     if torch.cuda.is_initialized() and isinstance(array, torch.Tensor) and array.is_pinned():
-        return array.to(get_device(), non_blocking=True)  # the host does not wait for it
+        device = keras.ops.empty(()).device  # where Keras computes
+        return array.to(device, non_blocking=True)  # the host does not wait for it
     return keras.ops.convert_to_tensor(array)
 
 

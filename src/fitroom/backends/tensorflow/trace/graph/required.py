@@ -10,8 +10,8 @@ from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, replay
 from fitroom.backends.tensorflow.trace.graph.residents import Resident
 from fitroom.memory.allocators.best_fit import DoesNotFitError
 
-_PARTS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
-"""Limits to try, as parts of the peak."""
+_FACTORS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
+"""Limits to try, as multiples of the peak."""
 
 _PROCESSES = 5
 """How memory falls into pieces differs from process to process: the limit must hold five of them."""
@@ -33,13 +33,13 @@ def required_bytes(
     not fit are done without, as TensorFlow then picks another algorithm.
     """
     peak_bytes = usual.peak_bytes
-    parts = list(_PARTS)
+    factors = list(_FACTORS)
     for seed in range(_PROCESSES):
-        while len(parts) > 1 and not _runs(
-            program, residents, scratch, int(peak_bytes * parts[0]), branch=branch, seed=seed
+        while len(factors) > 1 and not _runs(
+            program, residents, scratch, int(peak_bytes * factors[0]), branch=branch, seed=seed
         ):
-            del parts[0]
-    return int(peak_bytes * parts[0] * _MARGIN) + lost_bytes(usual)
+            del factors[0]
+    return int(peak_bytes * factors[0] * _MARGIN) + lost_bytes(usual)
 
 
 def lost_bytes(usual: ReplayedStep) -> int:

@@ -48,7 +48,7 @@ def residents_of(step: TensorFlowStep) -> tuple[Resident, ...]:
         )
         for at, each in enumerate(step.variables)
     )
-    return (*variables, _next_batch(step.batch_bytes)) if step.sends_next else variables
+    return (*variables, _next_batch(step.batch_bytes)) if step.prefetches_next else variables
 
 
 def _next_batch(size_bytes: int) -> Resident:

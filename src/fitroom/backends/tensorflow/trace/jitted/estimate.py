@@ -38,7 +38,7 @@ def jitted_timeline(step: TensorFlowStep, request: StepRequest, limit_bytes: int
     compiler = choose_compiler()
     timeline = compile_timeline(trace_for_xla(step), request.card, compiler.library)
     block = block_bytes(step, timeline.peak_bytes)
-    if step.sends_next:
+    if step.prefetches_next:
         timeline = _with_next(timeline, step.batch_bytes)
     roomy = BestFitAllocator(limit_bytes=max(limit_bytes, 4 * timeline.peak_bytes))
     timeline = timeline.with_peak(max(timeline.peak_bytes, train(step, block, roomy)))
@@ -64,8 +64,8 @@ def _sizes(request: StepRequest) -> float:
 def _with_next(timeline: Timeline, next_bytes: int) -> Timeline:
     """The same with the next batch on its way to the card."""
     end = len(timeline.moments) - 1
-    coming = Buffer(size_bytes=round_up(next_bytes), kind="input", layer=None, first=0, last=end)
-    return Timeline(buffers=(*timeline.buffers, coming), moments=timeline.moments)
+    prefetched = Buffer(size_bytes=round_up(next_bytes), kind="input", layer=None, first=0, last=end)
+    return Timeline(buffers=(*timeline.buffers, prefetched), moments=timeline.moments)
 
 
 def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:

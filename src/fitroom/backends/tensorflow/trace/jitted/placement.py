@@ -24,7 +24,7 @@ def block_bytes(step: TensorFlowStep, peak_bytes: int) -> int:
 def train(step: TensorFlowStep, block: int, allocator: BestFitAllocator) -> int:
     """Make the variables and train some steps: the most in use in a steady one. Raises DoesNotFitError."""
     zeros = _make_variables(step, allocator)
-    coming = allocator.allocate(step.batch_bytes) if step.sends_next else None
+    prefetched = allocator.allocate(step.batch_bytes) if step.prefetches_next else None
     batch = allocator.allocate(step.batch_bytes)
     for variable in step.variables:
         if _is_slot(variable) and _like(variable) in zeros:
@@ -35,7 +35,7 @@ def train(step: TensorFlowStep, block: int, allocator: BestFitAllocator) -> int:
     allocator.peak_bytes = allocator.in_use_bytes
     for _ in range(_STEADY_STEPS):
         following = allocator.allocate(step.batch_bytes)
-        batch, coming = (following, None) if coming is None else (coming, following)
+        batch, prefetched = (following, None) if prefetched is None else (prefetched, following)
         allocator.free(allocator.allocate(block))
         allocator.free(batch)
     return allocator.peak_bytes

@@ -23,15 +23,15 @@ UNFORESEEN_SHARE = 0.03
 spare, and three steps of 0.6 to 1.2 GB did not."""
 
 
-def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int, parts: float = 1.0) -> int:
-    """The limit that holds the step, a batch that comes ahead of it, and what cannot be foreseen.
+def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int, num_sizes: float = 1.0) -> int:
+    """The limit that holds the step, a prefetched batch, and what cannot be foreseen.
 
-    `parts`: how many sizes of batches the step is compiled for, a smaller one by its share.
+    `num_sizes`: how many sizes of batches the step is compiled for, a smaller one by its share.
     """
     replayed_bytes = smallest_limit_bytes(step, block, peak_bytes)
-    ahead_bytes = 0 if step.sends_next else step.batch_bytes
+    ahead_bytes = 0 if step.prefetches_next else step.batch_bytes
     needed_bytes = replayed_bytes + ahead_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
-    return needed_bytes + left_behind_bytes(step, needed_bytes, parts)
+    return needed_bytes + left_behind_bytes(step, needed_bytes, num_sizes)
 
 
 def smallest_limit_bytes(step: TensorFlowStep, block: int, peak_bytes: int) -> int:
@@ -59,14 +59,14 @@ _FEW_FAIL = 15 * 2**30
 """Under a limit of so much. What few leave behind is within what cannot be foreseen."""
 
 
-def left_behind_bytes(step: TensorFlowStep, needed_bytes: int, parts: float = 1.0) -> int:
+def left_behind_bytes(step: TensorFlowStep, needed_bytes: int, num_sizes: float = 1.0) -> int:
     """How much must be there beside what a step needs itself, at most.
 
-    `parts`: how many sizes of batches it is compiled for, a smaller one by its share.
+    `num_sizes`: how many sizes of batches it is compiled for, a smaller one by its share.
     """
     # Of all results a share that falls with the limit, from one to nothing between the two limits above. The limit is
     # what is needed and this share together.
-    results_bytes = parts * _results_bytes(step)
+    results_bytes = num_sizes * _results_bytes(step)
     share = (_FEW_FAIL - needed_bytes) / (_FEW_FAIL - _ALL_FAIL + results_bytes)
     return int(results_bytes * min(1.0, max(0.0, share)))
 

@@ -1,0 +1,1 @@
+"""The explanation of a crash, for reading."""

@@ -1,0 +1,1 @@
+"""Readings of a watch: as text, as a figure, as a page."""
