@@ -319,7 +319,6 @@ NOT_THE_FRAMEWORKS = {
     "_fields": "a named tuple's, documented",
     "_keras_own": "fitroom.train.protect sets it on methods",
     "_gradients": "super() of a step of ours",
-    "_current_frames": "sys, documented",
 }
 """Names with an underscore that are no framework's, and whose they are."""
 
