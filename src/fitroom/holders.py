@@ -33,7 +33,7 @@ class Holder:
     """Where the way starts, as one would name it: "`results`, a list in train.py"."""
 
     kind: str
-    """What that is: variable, local, notebook, traceback, registry, or unknown."""
+    """What that is: variable, local, notebook, traceback, keras, registry, cache, or unknown."""
 
     by: tuple[str, ...] = ()
     """Objects on the way that have a name in Keras or Python, from the root on: "History", "Sequential 'net'"."""
@@ -52,7 +52,7 @@ class _Root:
 def find_holders(targets: Sequence[Any]) -> list[Holder]:
     """Who holds each of some objects, in their order."""
     found: dict[int, Holder] = {}
-    for roots in (_user_roots, _library_roots):
+    for roots in (_user_roots, _registry_roots, _library_roots):
         missing = {id(each) for each in targets} - set(found)
         if missing:
             found |= _search(list(roots()), missing)
@@ -147,6 +147,14 @@ def _user_roots() -> Iterator[_Root]:
                 yield _name_global(module, name, value)
 
 
+def _registry_roots() -> Iterator[_Root]:
+    """Registries that are known to keep things of a user's for good."""
+    if keras := sys.modules.get("keras"):
+        yield _Root("keras", "Keras's registry of custom objects", keras.saving.get_custom_objects())
+    if tensorflow := sys.modules.get("tensorflow.python.framework.ops"):
+        yield _Root("registry", "TensorFlow's registry of gradients", tensorflow.gradient_registry)
+
+
 def _library_roots() -> Iterator[_Root]:
     """The variables of all other modules, such as registries."""
     for module in _modules(of_user=False):
@@ -168,8 +176,6 @@ def _modules(*, of_user: bool) -> Iterator[types.ModuleType]:
 def _name_global(module: types.ModuleType, name: str, value: Any) -> _Root:
     if module.__name__ == "__main__" and (name == "Out" or set(name) == {"_"} or _is_numbered_output(name)):
         return _Root("notebook", f"`{name}`, in which the notebook keeps what cells ended with", value)
-    if "gradient_registry" in name:
-        return _Root("registry", "TensorFlow's registry of gradients", value)
     file = getattr(module, "__file__", None) or ""
     place = module.__name__ if _is_library(file) or not file else _short(file)
     return _Root("variable", f"`{name}`, a {type(value).__name__} in {place}", value)

@@ -45,11 +45,9 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
         holder: Who holds one of them.
         sample: One of them.
     """
-    if holder.kind in ("notebook", "traceback", "registry", "cache"):
+    if holder.kind in ("notebook", "traceback", "keras", "registry", "cache"):
         return holder.kind
     on_the_way = " ".join(holder.by)
-    if "keras.src" in holder.root or holder.root.startswith("`GLOBAL_"):
-        return "keras"
     if "(an error)" in on_the_way or owner == "traceback":
         return "traceback"
     if "History" in on_the_way or owner == "History":

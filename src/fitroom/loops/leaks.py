@@ -72,7 +72,7 @@ class Leaks(RichDisplay):
 
     verdict: Literal["leaks", "steady", "not enough rounds"]
     bytes_a_round: int | None
-    """Growth per round of the memory that grows most; None where nothing does or there are too few rounds."""
+    """Growth per round, of the device where it grows, else of the host; None where nothing does."""
 
     rounds: int
     warm_up_rounds: int
@@ -143,7 +143,7 @@ def leaks(
         suspects = find_suspects(backend, run, first=rounds, on_round=on_round)
     return Leaks(
         verdict=verdict,
-        bytes_a_round=max((round(each.slope.bytes_a_round) for each in leaking if each.slope), default=None),
+        bytes_a_round=next((round(each.slope.bytes_a_round) for each in leaking if each.slope), None),
         rounds=rounds,
         warm_up_rounds=warm_up,
         growths=growths,

@@ -38,7 +38,8 @@ def judge_leaks(found: Leaks) -> str:
             f"{FEWEST_READINGS}."
         )
     if found.verdict == "leaks":
-        return f"Leaks {format_bytes(found.bytes_a_round)} a round."
+        where = next(each.memory for each in found.growths if each.is_leak)
+        return f"Leaks {format_bytes(found.bytes_a_round)} a round on the {where}."
     limits = " and ".join(f"{format_bytes(each.limit_bytes)} on the {each.memory}" for each in found.growths)
     return f"Steady: a leak of {limits} a round or more would have been seen."
 
