@@ -23,6 +23,10 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.explaining.explain import explain as explain
 from fitroom.explaining.explanation import Explanation as Explanation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.loops.fresh import Round as Round
+from fitroom.loops.fresh import fresh as fresh
+from fitroom.loops.leaks import Leaks as Leaks
+from fitroom.loops.leaks import leaks as leaks
 from fitroom.loops.trials.run import trials as trials
 from fitroom.loops.trials.table import Trial as Trial
 from fitroom.loops.trials.table import Trials as Trials

@@ -4,7 +4,7 @@
     KERAS_BACKEND=torch python tests/helpers/private_names.py --missing    # those that the installed versions lack
 
 Private is: a name with an underscore, and a module that its project calls internal (`keras.src`, `tensorflow.python`,
-`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX no private name is used.
+`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX one private name is used.
 """
 
 import ast
@@ -243,6 +243,20 @@ PRIVATE_NAMES = [
     *_names("<tensorflow dataset>", "steps of a tf.data pipeline have no names", "_map_func", backends=_TF),
     *_names("<tensorflow map>", "steps of a tf.data pipeline have no names", "_func", backends=_TF),
     *_names("<tensorflow list>", "what TensorFlow tracks in a model is not given back", "_storage", backends=_TF),
+    *_names(
+        "tensorflow.python.framework.ops",
+        "models that Keras trained in a loop are not given back",
+        "gradient_registry",
+        backends=_TF,
+    ),
+    *_names(
+        "tensorflow.python.framework.ops.gradient_registry",
+        "models that Keras trained in a loop are not given back",
+        "_registry",
+        backends=_TF,
+    ),
+    # JAX
+    *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
     # PyTorch
     *_names(
         "torch._subclasses.fake_tensor",
@@ -410,7 +424,11 @@ def make_objects() -> dict[str, Any]:
         "<tensorboard>": tensorboard,
     }
     backend = keras.backend.backend()
-    if backend == "tensorflow":
+    if backend == "jax":
+        import jax
+
+        objects["<jitted function>"] = jax.jit(lambda x: x)
+    elif backend == "tensorflow":
         objects |= _tensorflow_objects()
     elif backend == "torch":
         objects |= _torch_objects()

@@ -25,6 +25,7 @@ COMMANDS = {
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
     "doctor": "Check whether training runs on the GPU, and whether the input keeps up.",
+    "leaks": "Find out whether a loop's memory grows from round to round, and why.",
     "explain": "Explain an out-of-memory error from the log of a crash.",
     "gpus": "List the cards that fitroom knows, and those in this machine.",
     "completion": "Print a script for completion in the shell.",

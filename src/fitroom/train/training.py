@@ -22,6 +22,7 @@ from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
 from fitroom.train.checkpointer import Checkpointer
+from fitroom.train.earlier_models import note_model
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Loop, Validation
@@ -110,6 +111,7 @@ class Training:
                 whole = plan.batch_size if plan else None
                 transaction = build_transaction(self.model, recipes, events, whole=whole)
                 transaction.prepare(source.peek())
+                note_model(self.model, events)
                 if note := getattr(transaction.stepper, "note", None):
                     events.tell("jit", note)
                 known = callback_list(
