@@ -7,9 +7,13 @@ READY := $(VENV)/.ready
 # Several processes of tests share the cores: threads of theirs that wait for one another in loops only take time.
 export OMP_NUM_THREADS ?= 1
 
+# Tests start many processes: without compiled files on disk each of them compiles all of src/ anew, for a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What of the tests runs side by side, the longest first. Those of tests/pressure mostly wait: TensorFlow gives up on an
 # allocation after ten seconds.
-PARTS := test-tensorflow test-jax test-pressure test-commands test-torch test-allocator test-pages
+PARTS := test-tensorflow test-jax test-pressure test-commands test-torch lint test-allocator test-pages test-unit \
+	test-docstrings
 PYTEST = $(BIN)/python -m pytest -m "$(SELECT)" -o cache_dir=.pytest_cache/$@
 SELECT ?= not slow
 
@@ -18,28 +22,40 @@ NEXT := .venv-next
 TORCH_NEXT ?= $(shell grep '^torch==' requirements-dev.txt)
 TESTS_NEXT := tests/commands/test_private_names.py tests/commands/test_formats.py
 
-.PHONY: demo test test-all test-fast test-next $(PARTS) coverage lint docs bench pictures setup
+.PHONY: demo test test-all test-fast test-fast-backend test-next $(PARTS) coverage docs bench pictures setup
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 # All that CI does. A part prints what it has to say when it ends; any that fails fails the whole, after the others.
-test: lint
-	$(BIN)/python -m pytest --doctest-modules src
-	$(BIN)/python -m pytest --numprocesses 2 tests/unit
+test: $(READY)
 	$(MAKE) --jobs 3 --keep-going --output-sync=target --no-print-directory $(PARTS)
 
 # With the larger sizes too, which are marked slow.
 test-all:
 	$(MAKE) test SELECT="slow or not slow"
 
-# For the inner loop: what needs no framework, and a little of one backend.
+# For the inner loop: what needs no framework, and a little of one backend, PyTorch unless KERAS_BACKEND names another:
+# it compiles nothing.
 test-fast: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 tests/unit
-	$(BIN)/python -m pytest -m "not slow" $(addprefix tests/backends/test_,contract.py fit.py step.py transaction.py)
+	$(MAKE) --jobs 2 --keep-going --output-sync=target --no-print-directory test-fast-backend test-unit
 
-test-jax test-tensorflow test-torch: test-%: $(READY)
+test-fast-backend: $(READY)
+	KERAS_BACKEND=$${KERAS_BACKEND:-torch} $(PYTEST) \
+		$(addprefix tests/backends/test_,contract.py fit.py step.py transaction.py)
+
+test-unit: $(READY)
+	$(PYTEST) tests/unit
+
+test-docstrings: $(READY)
+	$(PYTEST) --doctest-modules src
+
+test-jax test-torch: test-%: $(READY)
 	KERAS_BACKEND=$* $(PYTEST) tests/backends
+
+# The longest part: alone in one process it would still run when all others are done.
+test-tensorflow: $(READY)
+	KERAS_BACKEND=tensorflow $(PYTEST) --numprocesses 2 --dist loadfile tests/backends
 
 test-allocator: $(READY)
 	$(PYTEST) tests/pressure/allocator
@@ -69,7 +85,7 @@ test-next:
 	test -x $(NEXT)/bin/python || $(PYTHON) -m venv $(NEXT)
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --upgrade \
 		"keras>=3.dev0" "jax>=0.dev0" "jax-cuda13-pjrt>=0.dev0" "tensorflow-cpu>=2.dev0" $(TORCH_NEXT) \
-		pytest tensorboard opencv-python-headless
+		pytest tensorboard opencv-python-headless keras-tuner
 	$(NEXT)/bin/pip install --quiet --disable-pip-version-check --editable .
 	# A release candidate of TensorFlow brings keras-nightly, which writes into the same folder as keras.
 	$(NEXT)/bin/pip uninstall --quiet --yes keras-nightly

@@ -4,6 +4,9 @@ from fitroom import data as data
 from fitroom.budget import Budget as Budget
 from fitroom.cards.catalogue import Card as Card
 from fitroom.cards.catalogue import find_card as find_card
+from fitroom.checks.doctor import doctor as doctor
+from fitroom.checks.finding import Diagnosis as Diagnosis
+from fitroom.checks.finding import Finding as Finding
 from fitroom.errors import BackendError as BackendError
 from fitroom.errors import CompilerError as CompilerError
 from fitroom.errors import FitroomError as FitroomError
@@ -20,6 +23,15 @@ from fitroom.estimating.estimate import estimate as estimate
 from fitroom.explaining.explain import explain as explain
 from fitroom.explaining.explanation import Explanation as Explanation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
+from fitroom.loops.fresh import Round as Round
+from fitroom.loops.fresh import fresh as fresh
+from fitroom.loops.leaks import Leaks as Leaks
+from fitroom.loops.leaks import leaks as leaks
+from fitroom.loops.trials.run import trials as trials
+from fitroom.loops.trials.table import Trial as Trial
+from fitroom.loops.trials.table import Trials as Trials
+from fitroom.loops.tuners.keras_tuner import isolate_tuner as isolate_tuner
+from fitroom.loops.tuners.optuna import isolate_objective as isolate_objective
 from fitroom.memory.estimate import Estimate as Estimate
 from fitroom.memory.timeline import Timeline as Timeline
 from fitroom.planning.freeze import freeze as freeze

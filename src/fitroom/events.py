@@ -45,7 +45,12 @@ class EventKind:
     BATCH_STATISTICS = "batch statistics"
     """BatchNormalization sees micro-batches instead of whole batches; told once a training."""
 
+    EARLIER_MODELS = "earlier_models"
+    """Models of earlier calls of `fit` still take memory; told once a process."""
+
     # What the training is carried out with.
+    DEVICE = "device"
+    """Training runs on the CPU although the machine has a card; told once a process."""
     PLAN = "plan"
     """The plan that was made for a budget, or what it could not take into account."""
     JIT = "jit"

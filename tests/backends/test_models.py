@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from fitroom.errors import InputError, ModelError, UnknownNameError
-from fitroom.keras_model.loading.application import application_names
+from fitroom.keras_model.loading.application import application_name, application_names
 from fitroom.keras_model.loading.source import ModelSource, load_model
 
 BUILD = """
@@ -43,10 +43,12 @@ def load(text: str, **wishes):
     return load_model(ModelSource(text=text, **wishes))
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "MobileNetV2", "mobilenet_v2", "Mobile-Net V2", " mobilenetv2 "])
-def test_a_name_is_taken_in_any_spelling(name):
-    model = load(name, image_size=32)
-    assert model.name == "mobilenetv2_1.00_32"
+def test_a_name_is_taken_in_any_spelling():
+    for text in ("mobilenet", "MobileNet", "mobile_net", "Mobile-Net", " mobilenet "):
+        assert application_name(text) == "MobileNet"
+        assert application_name(f"{text.strip()}-v2 ") == "MobileNetV2"
+    model = load(" Mobile-Net", image_size=32)
+    assert model.name == "mobilenet_1.00_32"
     assert model.input_shape == (None, 32, 32, 3)
     assert model.output_shape == (None, 5)
 
@@ -179,7 +181,17 @@ def test_a_number_of_classes_is_refused_where_the_model_has_its_own(tmp_path):
         load("build.py:make_model", classes=3)
 
 
-@pytest.mark.parametrize("name", sorted(application_names()))
+SMALLEST = {
+    *("ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet", "MobileNetV2"),
+    *("MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception"),
+}
+"""The smallest of each kind: larger ones are the same code in a longer loop."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in SMALLEST else pytest.mark.slow) for name in sorted(application_names())],
+)
 def test_every_model_of_keras_applications_can_be_built_without_values(name):
     if name.startswith("NASNet") and keras.config.backend() == "torch":
         pytest.skip("Keras does not have it there")

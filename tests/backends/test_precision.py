@@ -8,6 +8,7 @@ import pytest
 from keras import layers
 
 import fitroom
+from fit_cases import momentum
 from fitroom.keras_model.precision import in_precision
 from stopped_training import Stop, StopAt
 
@@ -43,12 +44,12 @@ def nested_net(policy="float32", **apart):
     y = inner(twice(twice(layers.Conv2D(4, 1)(x))))
     y = layers.Dense(3)(layers.GlobalAveragePooling2D()(SeesPrecision()(y)))
     model = keras.Model(x, layers.Activation("softmax", **apart)(y))
-    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(momentum(), "sparse_categorical_crossentropy", metrics=["accuracy"])
     keras.config.set_dtype_policy("float32")
     return model
 
 
-def samples(number=20):
+def samples(number=24):
     random = np.random.default_rng(0)
     return random.normal(size=(number, 6, 6, 3)).astype("float32"), random.integers(0, 3, number).astype("int32")
 
@@ -133,7 +134,7 @@ def test_files_that_are_saved_in_the_middle_and_at_the_end_are_the_model_as_it_w
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_run_goes_on_in_its_precision_and_a_finished_one_comes_back(policy, tmp_path):
-    recipe = fitroom.Recipe(precision=policy, micro_batch=5)
+    recipe = fitroom.Recipe(precision=policy, micro_batch=4)
     options = OPTIONS | {"recipe": recipe, "checkpoint_batches": 1}
     expected = nested_net()
     fitroom.fit(expected, *samples(), **options)
@@ -176,7 +177,7 @@ def test_a_model_that_was_never_called_is_built_in_its_own_precision():
     model = Lazy()
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x, y = samples()
-    history = fitroom.fit(model, x.reshape(20, -1), y, **OPTIONS, recipe=fitroom.Recipe(precision="float16"))
+    history = fitroom.fit(model, x.reshape(len(x), -1), y, **OPTIONS, recipe=fitroom.Recipe(precision="float16"))
     assert {str(variable.dtype) for variable in model.trainable_variables} == {"float32"}
     assert set(policies_of(model)) == {"float32"}
     assert np.isfinite(history.history["loss"]).all()

@@ -190,7 +190,7 @@ class Told(keras.callbacks.Callback):
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="Keras refuses `steps_per_execution` there")
-@pytest.mark.parametrize("steps", [2, 3, 7])
+@pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow), 7])
 def test_steps_per_execution_says_when_callbacks_are_called(steps):
     def do():
         model, told = dense_net(steps_per_execution=steps), Told()

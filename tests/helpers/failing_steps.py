@@ -108,7 +108,7 @@ def model_with_fuse(place):
     if place == "backward":
         x = InBackward()(x)
     model = keras.Model(inputs, layers.Dense(3)(x))
-    optimizer = InUpdate(0.1) if place == "update" else keras.optimizers.Adam(0.01)
+    optimizer = InUpdate(0.1) if place == "update" else keras.optimizers.SGD(0.01, momentum=0.9)
     metrics = ["mae", InMetric(name="own")] if place == "metric" else ["mae"]
     model.compile(optimizer, "mse", metrics=metrics, jit_compile=keras.config.backend() == "jax")
     return model

@@ -1,10 +1,10 @@
-"""Every private name of Keras, TensorFlow, PyTorch and JAX that src/fitroom uses, and what breaks without it.
+"""Every private name of Keras, keras-tuner, TensorFlow, PyTorch and JAX in src/fitroom, and what breaks without it.
 
     python tests/helpers/private_names.py                     # the table, with the files that use each name
     KERAS_BACKEND=torch python tests/helpers/private_names.py --missing    # those that the installed versions lack
 
 Private is: a name with an underscore, and a module that its project calls internal (`keras.src`, `tensorflow.python`,
-`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX no private name is used.
+`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX one private name is used.
 """
 
 import ast
@@ -109,6 +109,13 @@ PRIVATE_NAMES = [
     *_names("<variable>", "no stand-ins for values: estimates would allocate the model", "_value"),
     *_names("<variable>", "variables of TensorFlow's steps have no dtype", "_dtype", backends=_TF),
     *_names("keras.Variable", "variables that were held back are not initialised", "_deferred_initialize"),
+    # keras-tuner
+    *_names(
+        "keras_tuner.Tuner",
+        "the search space is found in the search's own process",
+        "_populate_initial_space",
+        backends=_TORCH,
+    ),
     # Keras: callbacks
     *_names("<callback>", "the model counts as state of a callback", "_model"),
     *_names(
@@ -232,7 +239,24 @@ PRIVATE_NAMES = [
     ),
     *_names("<concrete function>", "steps on TensorFlow are not run", "_call_flat", backends=_TF),
     *_names("<tensorflow tensor>", "a traced step is not found again", "_shape_tuple", "_datatype_enum", backends=_TF),
+    *_names("<tensorflow dataset>", "settings of a tf.data pipeline are not seen", "_inputs", backends=_TF),
+    *_names("<tensorflow dataset>", "steps of a tf.data pipeline have no names", "_map_func", backends=_TF),
+    *_names("<tensorflow map>", "steps of a tf.data pipeline have no names", "_func", backends=_TF),
     *_names("<tensorflow list>", "what TensorFlow tracks in a model is not given back", "_storage", backends=_TF),
+    *_names(
+        "tensorflow.python.framework.ops",
+        "models that Keras trained in a loop are not given back",
+        "gradient_registry",
+        backends=_TF,
+    ),
+    *_names(
+        "tensorflow.python.framework.ops.gradient_registry",
+        "models that Keras trained in a loop are not given back",
+        "_registry",
+        backends=_TF,
+    ),
+    # JAX
+    *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
     # PyTorch
     *_names(
         "torch._subclasses.fake_tensor",
@@ -400,7 +424,11 @@ def make_objects() -> dict[str, Any]:
         "<tensorboard>": tensorboard,
     }
     backend = keras.backend.backend()
-    if backend == "tensorflow":
+    if backend == "jax":
+        import jax
+
+        objects["<jitted function>"] = jax.jit(lambda x: x)
+    elif backend == "tensorflow":
         objects |= _tensorflow_objects()
     elif backend == "torch":
         objects |= _torch_objects()
@@ -415,11 +443,14 @@ def _tensorflow_objects() -> dict[str, Any]:
     module = tf.Module()
     module.held = [tf.Variable(1.0)]
     tensor = tf.zeros((2,))
+    dataset = tf.data.Dataset.range(2).map(lambda number: number)
     return {
         "<tensorflow context>": context.context(),
         "<concrete function>": tf.function(lambda x: x + 1).get_concrete_function(tensor),
         "<tensorflow tensor>": tensor,
         "<tensorflow list>": module.held,
+        "<tensorflow dataset>": dataset,
+        "<tensorflow map>": dataset._map_func,
     }
 
 

@@ -42,9 +42,10 @@ def pictures(tmp_path_factory):
         pytest.param("folder_of_pictures.py", marks=pytest.mark.slow),
     ],
 )
-def test_a_script_that_dies_of_memory_trains_unchanged(script, pictures):
+def test_a_script_that_dies_of_memory_trains_unchanged(script, request):
     needs("tensorflow")
-    arguments = [SCRIPTS / script, *([pictures] if "folder" in script else []), BATCH_SIZE, EPOCHS]
+    pictures = [request.getfixturevalue("pictures")] if "folder" in script else []
+    arguments = [SCRIPTS / script, *pictures, BATCH_SIZE, EPOCHS]
     without = run(*arguments)
     assert without.returncode != 0
     assert "ResourceExhaustedError" in without.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fitroom.data import images
-from fitroom.data.split import ImageFile, assign_splits
+from fitroom.data.split import Fold, ImageFile, assign_fold, assign_splits
+from fitroom.errors import InputError
 from sample_pictures import class_folders, drawn, encoded
 
 
@@ -123,3 +124,66 @@ def test_the_summary_is_what_a_report_says(tmp_path):
         "skipped": 0,
         "warnings": [],
     }
+
+
+CONTENTS = {
+    "daisy": [*range(50), 3, 3, 7],
+    "rose": range(100, 123),
+    "tulip": [*range(200, 207), 3],  # one image is a daisy as well
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("folds", [2, 3, 5])
+def test_folds_hold_out_every_image_once_and_copies_together(seed, folds):
+    pictures = pictures_of(CONTENTS)
+    held_out = defaultdict(list)
+    for number in range(1, folds + 1):
+        split_of = assign_fold(pictures, Fold(number, folds), seed=seed)
+        sides = defaultdict(set)
+        for picture in pictures:
+            sides[picture.digest].add(split_of[picture.path])
+            if split_of[picture.path] == "validation":
+                held_out[picture.path].append(number)
+        assert all(len(side) == 1 for side in sides.values()), "an identical picture is on both sides"
+    twice = {picture.path for picture in pictures if picture.digest == "00003"}
+    assert all(len(numbers) == 1 for numbers in held_out.values())
+    assert {picture.path for picture in pictures} - set(held_out) == twice, "of two classes, so never measured with"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_folds_have_each_class_in_its_proportion_and_are_as_large(seed):
+    pictures = pictures_of(CONTENTS)
+    sizes = []
+    for number in range(1, 6):
+        split_of = assign_fold(pictures, Fold(number, 5), seed=seed)
+        counts = Counter(picture.label for picture in pictures if split_of[picture.path] == "validation")
+        assert counts["daisy"] in (10, 11)
+        assert counts["rose"] in (4, 5)
+        assert counts["tulip"] in (1, 2)
+        sizes.append(counts.total())
+    assert max(sizes) - min(sizes) <= 2
+
+
+@pytest.mark.parametrize("text", ["2", "0/5", "6/5", "1/1", "a/b", "-1/5", ""])
+def test_a_fold_that_is_none_is_refused(text):
+    with pytest.raises(InputError, match="A fold must be"):
+        Fold.parse(text)
+
+
+def test_more_folds_than_images_are_refused():
+    with pytest.raises(InputError, match="3 different images to divide into 5 folds"):
+        assign_fold(pictures_of({"daisy": [1, 2, 2], "rose": [3]}), Fold(1, 5), seed=0)
+
+
+def test_folds_of_a_folder_leave_its_test_images_alone(tmp_path):
+    place = class_folders(tmp_path / "flowers", {"daisy": 12, "rose": 12})
+    tests, validations = [], []
+    for number in (1, 2, 3):
+        data = images(place, image_size=8, test=0.25, fold=f"{number}/3", validation=0.5)
+        tests.append([one.path for one in data._splits["test"]])
+        validations += [one.path for one in data._splits["validation"]]
+        assert data.counts["train"] == {"daisy": 6, "rose": 6}
+    assert tests[0] == tests[1] == tests[2]
+    assert len(set(validations)) == len(validations) == 18
+    assert not set(validations) & set(tests[0])

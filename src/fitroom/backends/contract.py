@@ -8,7 +8,7 @@ tests, with a file in place of each folder; `xla` is no backend but what JAX and
 framework lacks is a flag here, not a surprise at run time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -133,6 +133,19 @@ class Backend(Protocol):
 
     def release(self) -> None:
         """Give back what is cached and referenced by nothing: compiled functions, free blocks, cycles."""
+
+    def live_arrays(self) -> list[tuple[Any, int]]:
+        """The arrays that Python can reach and the bytes of each; memory that two of them share is counted once."""
+
+    def count_programs(self) -> dict[tuple[int, str], int]:
+        """By `id` and name of each function that the framework traces or compiles: how many versions it keeps."""
+
+    def begin_round(self) -> Callable[[], tuple[str, ...]]:
+        """Note what is there before a round of a loop. The function that comes back ends the round.
+
+        It gives back what the framework keeps of the round and nobody can use any more; what is in use, whenever it was
+        made, works as before. It returns a sentence for each thing that the framework cannot give back.
+        """
 
     def fail_at_once(self) -> str | None:
         """Have allocations fail where memory is out, instead of waiting for some. To be called before devices are used.

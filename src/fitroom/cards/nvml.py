@@ -29,6 +29,81 @@ class LiveGpu:
         return self.memory_bytes - self.used_bytes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """NVIDIA's driver, as its library NVML answers."""
+
+    version: str | None
+    """Such as "580.159.03"; None where NVML does not answer."""
+
+    cuda_version: tuple[int, int] | None
+    """The newest CUDA that the driver runs, such as (13, 0)."""
+
+    error: str | None
+    """Why NVML does not answer, in its own words; None where it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProcess:
+    """A process that holds memory of a card."""
+
+    pid: int
+    name: str | None
+    """Its program and, of an interpreter, the script; None where this process cannot see it, as from a container."""
+
+    used_bytes: int | None
+    """None where the driver does not tell (Windows)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuUsage:
+    """Who holds the memory of one card, as the driver counts: contexts, libraries and pools, in use or not."""
+
+    gpu: LiveGpu
+    used_bytes: int
+    """By all processes, this one included, without the driver's own."""
+
+    processes: tuple[GpuProcess, ...]
+    """Those that this process can see, itself included, the largest first."""
+
+    @property
+    def hidden_bytes(self) -> int:
+        """Held by processes that this one cannot see."""
+        return max(0, self.used_bytes - sum(process.used_bytes or 0 for process in self.processes))
+
+
+def read_driver() -> Driver:
+    """Ask the driver for its version, or for the reason why it does not answer."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Driver(version=None, cuda_version=None, error=str(error))
+    try:
+        cuda = int(pynvml.nvmlSystemGetCudaDriverVersion())
+        version = str(pynvml.nvmlSystemGetDriverVersion())
+        return Driver(version=version, cuda_version=(cuda // 1000, cuda % 1000 // 10), error=None)
+    except pynvml.NVMLError as error:
+        return Driver(version=None, cuda_version=None, error=str(error))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def read_usage() -> tuple[GpuUsage, ...]:
+    """Who holds memory of each card that a framework in this process would see; () without an NVIDIA driver."""
+    import pynvml
+
+    gpus = live_gpus()
+    if not gpus:
+        return ()
+    pynvml.nvmlInit()
+    try:
+        return tuple(_usage(pynvml, gpu, pynvml.nvmlDeviceGetHandleByIndex(gpu.index)) for gpu in gpus)
+    finally:
+        pynvml.nvmlShutdown()
+
+
 def live_gpus() -> tuple[LiveGpu, ...]:
     """The cards that a framework in this process would see, in its order; () without an NVIDIA driver.
 
@@ -88,6 +163,50 @@ def _read(pynvml: Any, index: int, handle: Any) -> LiveGpu | None:
         used_bytes=max(0, memory.used - _own_bytes(pynvml, handle)),
         compute_capability=_compute_capability(pynvml, handle),
     )
+
+
+def _usage(pynvml: Any, gpu: LiveGpu, handle: Any) -> GpuUsage:
+    held: dict[int, int | None] = {}
+    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
+        try:
+            held |= {process.pid: process.usedGpuMemory for process in ask(handle)}
+        except pynvml.NVMLError:
+            continue
+    seen = [
+        GpuProcess(pid=pid, name=name, used_bytes=used)
+        for pid, used in held.items()
+        if (name := _process_name(pid)) is not None
+    ]
+    return GpuUsage(
+        gpu=gpu,
+        used_bytes=_used_bytes(pynvml, handle),
+        processes=tuple(sorted(seen, key=lambda process: -(process.used_bytes or 0))),
+    )
+
+
+def _used_bytes(pynvml: Any, handle: Any) -> int:
+    """Memory in use without what the driver keeps for itself, which older drivers do not tell apart."""
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used)
+    except pynvml.NVMLError:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+
+
+def _process_name(pid: int) -> str | None:
+    """The program of a process; None where there is none of this number here.
+
+    The driver counts processes as the host does. In a container the number may be that of another process, or of none.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        words = [os.path.basename(word) for word in process.cmdline() if word and not word.startswith("-")]
+        return " ".join(words[:2]) or str(process.name())
+    except psutil.AccessDenied:
+        return "a process of another user"
+    except psutil.Error:
+        return None
 
 
 def _compute_capability(pynvml: Any, handle: Any) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ def load_images(options: TrainOptions, image_size: int, say: Say) -> Any:
             seed=options.seed,
             validation=options.validation,
             test=options.test,
+            fold=options.fold,
             resize=options.resize,
             augment=options.augment or None,
             cache=options.cache,

@@ -10,11 +10,11 @@ from fitroom.backends.quiet import hold_stderr, quieten
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.nvml import LiveGpu, live_gpus
+from fitroom.checks.device_note import device_note
 from fitroom.environment import cache_folder
 from fitroom.errors import FitroomError, UnknownNameError
 from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
-from fitroom.watching.device_note import device_note
 
 Say = Callable[[str], None]
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fitroom.data.split import Fold
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.files.field_types import check_fields
 from fitroom.keras_model.loading.function import is_function
@@ -23,7 +24,7 @@ MAY_CHANGE = (
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("folder", "model", "precision", "optimizer", "prefer", "resize", "cache_limit", "run_dir"), str),
-    **dict.fromkeys(("backend", "budget", "gpu", "weights", "class_weight", "cache"), (str, None)),
+    **dict.fromkeys(("backend", "budget", "gpu", "weights", "class_weight", "cache", "fold"), (str, None)),
     **dict.fromkeys(("epochs", "batch_size", "seed"), int),
     **dict.fromkeys(("micro_batch", "unfreeze_after", "early_stopping", "workers"), (int, None)),
     **dict.fromkeys(("label_smoothing", "validation", "test"), float),
@@ -87,6 +88,9 @@ class TrainOptions:
     resize: Literal["crop", "pad", "stretch"] = "crop"
     validation: float = 0.2
     test: float = 0.0
+    fold: str | None = None
+    """Which of several folds is validation, "2/5"; None: a share of the images is."""
+
     seed: int = 0
     cache: Literal["ram", "disk"] | None = None
     cache_limit: str = "4GiB"
@@ -107,6 +111,8 @@ class TrainOptions:
         for name, known in (("keep", KEEPABLE), ("allow", ALLOWABLE)):
             knobs = parse_knobs(name, getattr(self, name), known)
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
+        if self.fold is not None:
+            Fold.parse(self.fold)
         if self.learning_rate is not None and not math.isfinite(self.learning_rate):
             raise InputError(
                 f"--learning-rate must be a finite number. Received: {self.learning_rate}.", hint="such as 0.001"

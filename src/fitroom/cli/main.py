@@ -15,12 +15,17 @@ from fitroom.version import __version__
 
 COMMANDS = {
     "train": "Train an image classifier on a folder of images.",
+    "trials": "Train several settings or folds, each in a process of its own, and compare them.",
+    "runs": "List the runs in a folder.",
+    "compare": "Show runs side by side.",
     "predict": "Classify images with a trained classifier.",
     "report": "Write the report of a run as one HTML page.",
     "estimate": "Estimate the memory of a training step without running it.",
     "plan": "Find the fastest recipe that fits a card or a memory budget.",
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
+    "doctor": "Check whether training runs on the GPU, and whether the input keeps up.",
+    "leaks": "Find out whether a loop's memory grows from round to round, and why.",
     "explain": "Explain an out-of-memory error from the log of a crash.",
     "gpus": "List the cards that fitroom knows, and those in this machine.",
     "completion": "Print a script for completion in the shell.",

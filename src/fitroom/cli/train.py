@@ -144,6 +144,11 @@ _EPILOG = (
     help="Share of the images held out to test the result.",
 )
 @click.option(
+    "--fold",
+    metavar="K/N",
+    help="Cross-validation: hold out the K-th of N folds, e.g. 2/5; `fitroom trials --folds N` trains all of them.",
+)
+@click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,

@@ -14,7 +14,7 @@ from fitroom.data.layout import find_layout
 from fitroom.data.pictures import Pictures
 from fitroom.data.scan import Progress, ScannedFile, scan
 from fitroom.data.settings import Settings, check_resize, check_shares, default_workers
-from fitroom.data.split import ImageFile, assign_splits, count_duplicates, find_conflicts
+from fitroom.data.split import Fold, ImageFile, assign_fold, assign_splits, count_duplicates, find_conflicts
 from fitroom.errors import InputError
 from fitroom.units import parse_bytes
 
@@ -32,6 +32,7 @@ def images(
     seed: int = 0,
     validation: float = 0.2,
     test: float = 0.0,
+    fold: str | None = None,
     resize: Literal["crop", "pad", "stretch"] = "crop",
     augment: Augment | bool | None = None,
     cache: Literal["ram", "disk"] | None = None,
@@ -56,6 +57,8 @@ def images(
         seed: of split, order and augmentation.
         validation: share of the images held out for validation, unless the folder has a split for it.
         test: share held out for a test, likewise.
+        fold: which of several folds is validation, in place of a share: "2/5" for the second of five. A split of the
+            folder into training and validation is not used then.
         resize: `crop` takes the middle square, `pad` adds black borders, `stretch` distorts.
         augment: True for random changes to training images, or an `Augment` with settings.
         cache: where decoded images are cached, if at all.
@@ -75,6 +78,7 @@ def images(
         workers=default_workers() if workers is None else workers,
     )
     check_shares(validation, test)
+    held_out = Fold.parse(fold) if fold is not None else None
     place = Path(folder)
     layout = find_layout(place)
     scanned = scan([candidate.path for candidate in layout.candidates], workers=settings.workers, progress=progress)
@@ -91,7 +95,10 @@ def images(
         raise strict_error(place, skipped)
     usable = [image for split in given.values() for image in split]
     check_classes(place, layout, given[None] + given["train"], skipped)
-    splits = _complete_splits(given, validation=validation, test=test, seed=seed)
+    if held_out is None:
+        splits = _complete_splits(given, validation=validation, test=test, seed=seed)
+    else:
+        splits = _divide_into_folds(given, held_out, test=test, seed=seed)
     conflicts = find_conflicts(usable)
     warnings = [*layout.warnings, *find_warnings(layout, splits, conflicts, settings)]
     for warning in warnings:
@@ -128,6 +135,21 @@ def _complete_splits(
     for image in to_divide:
         splits[split_of[image.path]].append(image)
     return {name: images for name, images in splits.items() if images}
+
+
+def _divide_into_folds(
+    given: dict[str | None, list[ImageFile]], fold: Fold, *, test: float, seed: int
+) -> dict[str, list[ImageFile]]:
+    """The splits with one of several folds as validation; the test images are the same in every fold."""
+    pool: dict[str | None, list[ImageFile]] = defaultdict(list)
+    pool["train"] = given[None] + given["train"] + given["validation"]
+    pool["test"] = given["test"]
+    splits = _complete_splits(pool, validation=0.0, test=test, seed=seed)
+    split_of = assign_fold(splits["train"], fold, seed=seed)
+    folds = {
+        name: [image for image in splits["train"] if split_of[image.path] == name] for name in ("train", "validation")
+    }
+    return {name: images for name, images in (splits | folds).items() if images}
 
 
 def _check_usable(file: ScannedFile, settings: Settings) -> "Header | str":

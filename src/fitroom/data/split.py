@@ -1,4 +1,4 @@
-"""Splits of images into training, validation and test, by content: identical images are never in two splits."""
+"""Splits of images into training, validation and test, or into folds, by content: identical images stay together."""
 
 import hashlib
 from collections import defaultdict
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fitroom.errors import InputError
 
 if TYPE_CHECKING:
     from fitroom.data.opening import Header
@@ -30,15 +32,7 @@ def assign_splits(images: Sequence[ImageFile], *, validation: float, test: float
     also one in test, if there is a test split. An image that is in two classes is used for training only: it has no
     right label to measure with.
     """
-    labels_of = defaultdict(set)
-    copies: dict[str, list[ImageFile]] = defaultdict(list)
-    for image in images:
-        labels_of[image.digest].add(image.label)
-        copies[image.digest].append(image)
-    of_class: dict[str, list[str]] = defaultdict(list)
-    for digest, labels in labels_of.items():
-        for label in labels:
-            of_class[label].append(digest)
+    copies, labels_of, of_class = _group_by_content(images)
     split_of = dict.fromkeys(copies, "train")
     for digests in of_class.values():
         drawn = sorted((digest for digest in digests if len(labels_of[digest]) == 1), key=lambda one: _key(seed, one))
@@ -54,6 +48,64 @@ def assign_splits(images: Sequence[ImageFile], *, validation: float, test: float
     return {image.path: split_of[image.digest] for image in images}
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Which of several folds is held out as validation: the second of five is written 2/5.
+
+    >>> Fold.parse("2/5")
+    Fold(number=2, of=5)
+    """
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if self.of < 2 or not 1 <= self.number <= self.of:
+            raise InputError(
+                f"A fold must be one of at least two. Received: {self}.", hint="write 1/5 for the first of five"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Fold":
+        """Read a fold such as 2/5."""
+        number, slash, of = text.partition("/")
+        if not (slash and number.strip().isdecimal() and of.strip().isdecimal()):
+            raise InputError(
+                f"A fold must be a number of so many. Received: {text!r}.", hint="write 1/5 for the first of five"
+            )
+        return cls(int(number), int(of))
+
+
+def assign_fold(images: Sequence[ImageFile], fold: Fold, *, seed: int) -> dict[Path, str]:
+    """The split of each image, "train" or "validation", where one of several folds is held out.
+
+    Every class is dealt out evenly, by a hash of seed and content. Copies of an image are in one fold, and
+    an image that is in two classes is always trained on: it has no right label to measure with.
+    """
+    copies, labels_of, of_class = _group_by_content(images)
+    fold_of: dict[str, int] = {}
+    totals = [0] * fold.of
+    for label in sorted(of_class):
+        counts = [0] * fold.of
+        # Those with the most copies first, for which single ones make up.
+        certain = [digest for digest in of_class[label] if len(labels_of[digest]) == 1]
+        for digest in sorted(certain, key=lambda one: (-len(copies[one]), _key(seed, one))):
+            # To the fold with the fewest of the class; among equals with the fewest images, so that all are as large.
+            chosen = min(range(fold.of), key=lambda at: (counts[at], totals[at], at))
+            fold_of[digest] = chosen + 1
+            counts[chosen] += len(copies[digest])
+            totals[chosen] += len(copies[digest])
+    if not all(totals):
+        raise InputError(
+            f"There are {len(fold_of)} different images to divide into {fold.of} folds, so that some would be empty.",
+            hint="use fewer folds, or more images",
+        )
+    return {image.path: "validation" if fold_of.get(image.digest) == fold.number else "train" for image in images}
+
+
 def count_duplicates(images: Iterable[ImageFile]) -> int:
     """How many files are copies of another one."""
     digests = [image.digest for image in images]
@@ -66,6 +118,22 @@ def find_conflicts(images: Iterable[ImageFile]) -> list[list[ImageFile]]:
     for image in images:
         copies[image.digest].setdefault(image.label, image)
     return [list(found.values()) for found in copies.values() if len(found) > 1]
+
+
+def _group_by_content(
+    images: Iterable[ImageFile],
+) -> tuple[dict[str, list[ImageFile]], dict[str, set[str]], dict[str, list[str]]]:
+    """By digest: the copies of an image, and the classes that it is in. By class: the digests of its images."""
+    copies: dict[str, list[ImageFile]] = defaultdict(list)
+    labels_of: dict[str, set[str]] = defaultdict(set)
+    for image in images:
+        copies[image.digest].append(image)
+        labels_of[image.digest].add(image.label)
+    of_class: dict[str, list[str]] = defaultdict(list)
+    for digest, labels in labels_of.items():
+        for label in labels:
+            of_class[label].append(digest)
+    return copies, labels_of, of_class
 
 
 def _key(seed: int, digest: str) -> bytes:

@@ -14,13 +14,26 @@ _LARGEST_BYTES = 2 * 1024**3
 
 def append_line(path: Path, value: dict[str, Any]) -> None:
     """Append a line. One that cannot be written, as on a full disk, is left out and does not stop a run."""
+    with contextlib.suppress(OSError):
+        _append(path, value)
+
+
+def append_line_durably(path: Path, value: dict[str, Any]) -> None:
+    """Append a line, and return once it is on the disk. Raises OSError."""
+    _append(path, value, syncs=True)
+
+
+def _append(path: Path, value: dict[str, Any], *, syncs: bool = False) -> None:
     line = json.dumps(finite(value), allow_nan=False).encode() + b"\n"
-    with contextlib.suppress(OSError), open(path, "a+b", opener=_open_in_place) as file:
+    with open(path, "a+b", opener=_open_in_place) as file:
         if file.tell():
             file.seek(-1, 2)
             if file.read(1) != b"\n":  # a kill or a full disk cut the last one short
                 line = b"\n" + line
         file.write(line)
+        if syncs:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ class RunCheckpointer(Checkpointer):
         self.last_logs = facts.get("logs", {})  # older checkpoints have none
 
     def after_open(self) -> None:
-        """Restore the random generators that training draws from: opening the source has set them to an earlier state."""
+        """Restore the random generators that training draws from: opening the source has set them back."""
         if self._drawn is not None:
             randomness.restore_frameworks(self._drawn)
             self._drawn = None

@@ -19,7 +19,7 @@ def free_last_error(backend: Backend) -> bool:
     if not errors:
         return False
     for error in errors:
-        _clear_frames(error)
+        clear_frames(error)
     if isinstance(getattr(sys, "last_traceback", None), type(errors[0].__traceback__)):
         traceback.clear_frames(sys.last_traceback)
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
@@ -33,7 +33,7 @@ def free_last_error(backend: Backend) -> bool:
     return True
 
 
-def _clear_frames(error: BaseException) -> None:
+def clear_frames(error: BaseException) -> None:
     """Clear the frames of an error, of its causes and contexts, and of the members of a group."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
@@ -53,7 +53,7 @@ def _clear_notebook(backend: Backend) -> None:
     if not isinstance(results, dict):
         return
     for number in [n for n, value in results.items() if _is_error(value, backend)]:
-        _clear_frames(results.pop(number))
+        clear_frames(results.pop(number))
     for name in ("_", "__", "___"):
         if _is_error(getattr(main, name, None), backend):
             setattr(main, name, None)

@@ -72,7 +72,7 @@ class Sizing:
         return replace(recipe, micro_batch=_least(recipe.micro_batch, batch_size))
 
     def failed(self, samples: int, *, can_split: bool = True) -> bool:
-        """Note out of memory with a micro-batch of `samples`, and switch to something smaller. Returns whether there is."""
+        """Note out of memory with a micro-batch of `samples`, and switch to less. Returns whether there is less."""
         if self.fallback is not None and self._is_smaller(self._at(self.fallback), samples):
             self.number, self.current = self.fallback
             self.is_new = True

@@ -9,6 +9,7 @@ from typing import Any
 from fitroom.backends.choose import current_backend
 from fitroom.batch import Batch
 from fitroom.budget import Budget
+from fitroom.checks.device_note import device_note_once
 from fitroom.errors import InputError, ModelError
 from fitroom.events import EventKind, Events
 from fitroom.input_sizes import InputShape
@@ -21,6 +22,7 @@ from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
 from fitroom.train.checkpointer import Checkpointer
+from fitroom.train.earlier_models import note_model
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Loop, Validation
@@ -109,6 +111,7 @@ class Training:
                 whole = plan.batch_size if plan else None
                 transaction = build_transaction(self.model, recipes, events, whole=whole)
                 transaction.prepare(source.peek())
+                note_model(self.model, events)
                 if note := getattr(transaction.stepper, "note", None):
                     events.tell(EventKind.JIT, note)
                 known = callback_list(
@@ -218,10 +221,13 @@ def build_transaction(
     """
     backend = current_backend()
     free_last_error(backend)
+    events = events or Events()
+    if note := device_note_once(backend):
+        events.tell(EventKind.DEVICE, note)
     transaction = Transaction(
         backend,
         lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
-        events or Events(),
+        events,
         recipes=recipes,
         whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),

@@ -49,10 +49,10 @@ def taken(monkeypatch):
 def trained(device, micro_batch, *, jit=True):
     with tf.device(device):
         keras.utils.set_random_seed(1)
-        net = [layers.Conv2D(16, 3), layers.BatchNormalization(), layers.Flatten(), layers.Dropout(0.2)]
+        net = [layers.Flatten(), layers.Dense(8), layers.BatchNormalization(), layers.Dropout(0.2)]
         model = keras.Sequential([keras.Input((8, 8, 3)), *net, layers.Dense(5, activation="softmax")])
-        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=jit)
-        data = batch_of(50)
+        model.compile(keras.optimizers.SGD(0.01, momentum=0.9), "sparse_categorical_crossentropy", jit_compile=jit)
+        data = batch_of(48)
         recipe = fitroom.Recipe(micro_batch=micro_batch)
         history = fitroom.fit(
             model, data.x, data.y, batch_size=16, epochs=2, verbose=0, recipe=recipe, validation_data=data.data()
@@ -60,7 +60,7 @@ def trained(device, micro_batch, *, jit=True):
     return history.history, model.get_weights()
 
 
-@pytest.mark.parametrize("micro_batch", [None, 5])
+@pytest.mark.parametrize("micro_batch", [None, 4])
 def test_in_graph_mode_pictures_come_from_the_card_and_the_result_is_the_same(taken, micro_batch):
     expected_history, expected = trained(HOST, micro_batch, jit=False)
     assert CARD not in taken
@@ -103,7 +103,7 @@ def pinned(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("micro_batch", "pinned"), [(None, False), (5, True)], indirect=["pinned"])
+@pytest.mark.parametrize(("micro_batch", "pinned"), [(None, False), (4, True)], indirect=["pinned"])
 def test_parts_come_from_the_card_and_the_result_is_the_same(taken, pinned, micro_batch):
     expected_history, expected = trained(HOST, micro_batch)
     assert CARD not in taken

@@ -13,6 +13,7 @@ def model():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "keras_own"), [({"remat": "none"}, {}), ({"micro_batch": 8}, {"keras_accumulation": 4})]
 )

@@ -181,37 +181,34 @@ def test_a_step_with_a_loop_is_traced_as_xla_will_have_it():
     assert looped.by_phase()["backward"]
 
 
-def test_half_precision_takes_less():
+def test_half_precision_takes_less(trained):
     keras.config.set_dtype_policy("mixed_float16")
     mixed = found(classifier()).timeline.peak_bytes
-    keras.config.set_dtype_policy("float32")
-    assert mixed < 0.8 * found(classifier()).timeline.peak_bytes
+    assert mixed < 0.8 * trained.timeline.peak_bytes
 
 
-def test_on_a_card_that_is_too_small_xla_recomputes(monkeypatch):
+def test_on_a_card_that_is_too_small_xla_recomputes(trained, monkeypatch):
     monkeypatch.setattr(compiler, "_limit_of_xla", lambda card: 50 * 2**20)
     small = found(classifier())
     assert any("recomputes" in note for note in small.notes)
-    monkeypatch.undo()
-    assert small.timeline.peak_bytes < found(classifier()).timeline.peak_bytes
+    assert small.timeline.peak_bytes < trained.timeline.peak_bytes
 
 
-def test_predict_has_neither_gradients_nor_optimizer():
+def test_predict_has_neither_gradients_nor_optimizer(trained):
     predicted = found(classifier(), training=False).timeline
     kinds = predicted.by_kind()
     assert kinds["gradients"] == kinds["optimizer"] == 0
     assert kinds["activations"] > 0
     assert predicted.by_phase()["backward"] is None
-    assert predicted.peak_bytes < found(classifier()).timeline.peak_bytes / 2
+    assert predicted.peak_bytes < trained.timeline.peak_bytes / 2
 
 
-def test_the_same_step_is_compiled_once_whatever_the_limit():
+def test_the_same_step_is_compiled_once_whatever_the_limit(trained):
     """TensorFlow does not tell XLA of the allocator's limit."""
-    first = found(classifier())
     kept = len(cached_files())
     keras.backend.clear_session()
     again = found(classifier(), limit_bytes=LIMIT_BYTES // 1000)
-    assert again == first
+    assert again == trained
     assert len(cached_files()) == kept
 
 
@@ -279,14 +276,14 @@ def test_without_any_compiler_it_says_what_to_install(monkeypatch):
     assert "pip install" in caught.value.hint
 
 
-def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they_are():
+def test_a_batch_in_parts_has_its_sums_beside_it_and_takes_less_the_smaller_they_are(trained):
     def in_parts(model: keras.Model, micro_batch: int) -> Timeline:
         request = StepRequest(batch_size=BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=micro_batch))
         with prepare_model(model, request, borrow_values) as ready:
             return jitted_timeline_of_micro_batches(trace_micro_batch_step(ready), request, LIMIT_BYTES).timeline
 
     halves, eighths = (in_parts(classifier(), BATCH // number) for number in (2, 8))
-    assert eighths.peak_bytes < halves.peak_bytes < found(classifier()).timeline.peak_bytes
+    assert eighths.peak_bytes < halves.peak_bytes < trained.timeline.peak_bytes
     kernel_bytes = 2048 * 2048 * 4
     phases = in_parts(wide(), 1).by_phase()
     # Weight, two slots, sums, new sums and a hole in a part; in the update the old ones of the first three.

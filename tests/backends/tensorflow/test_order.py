@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import keras
@@ -108,6 +109,7 @@ def test_the_condition_of_a_loop_waits_for_its_counter_alone():
     assert ours == real == {"Merge"}
 
 
+@cache
 def loop_program() -> tuple[Program, Any]:
     with traced(recurrent_net()) as step:
         return program_of(optimise_graph(step, find_card("T4"))), residents_of(step)

@@ -49,8 +49,14 @@ def test_two_programs_do_what_kerass_own_step_does(name):
     assert logs == [pytest.approx(each) for each in expected_logs]
 
 
-@pytest.mark.parametrize("num_parts", [1, 3])
-@pytest.mark.parametrize("name", ["plain", "masks", "two outputs", "mixed precision"])
+@pytest.mark.parametrize(
+    ("name", "num_parts"),
+    [
+        ("plain", 1),
+        *((name, 3) for name in ("plain", "masks", "two outputs", "mixed precision")),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("masks", "two outputs", "mixed precision")),
+    ],
+)
 def test_jitted_steps_are_those_of_the_whole_batch(name, num_parts):
     case = CASES[name]
     expected_logs, expected = expected_of(name)

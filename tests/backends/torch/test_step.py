@@ -302,7 +302,7 @@ def estimate(model, micro_batch, batch_size=64):
 def test_smaller_micro_batches_take_less_memory():
     model = convolutions_with_shortcuts()
     model.compile("adam", "sparse_categorical_crossentropy")
-    found = [estimate(model, micro_batch) for micro_batch in (None, 32, 8)]
+    found = [estimate(model, micro_batch, 16) for micro_batch in (None, 8, 4)]
     assert found[0].peak_bytes > found[1].peak_bytes > found[2].peak_bytes
     assert found[0].required_bytes > found[1].required_bytes > found[2].required_bytes
 
@@ -332,8 +332,8 @@ def test_masks_and_mixed_precision_are_traced_as_well():
     x = layers.Dropout(0.2)(layers.Embedding(9, 4, mask_zero=True)(inputs))
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(layers.Dense(512)(x)))
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    recipes = [Recipe(micro_batch=m, precision="mixed_float16") for m in (32, 8)]
-    found = [fitroom.estimate(model, 64, gpu="H200", recipe=recipe) for recipe in recipes]
+    recipes = [Recipe(micro_batch=m, precision="mixed_float16") for m in (512, 256)]
+    found = [fitroom.estimate(model, 1024, gpu="H200", recipe=recipe) for recipe in recipes]
     assert found[0].peak_bytes > found[1].peak_bytes
 
 

@@ -1,6 +1,7 @@
 """A scripted backend behind the contract, for tests of logic that needs no framework."""
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,23 @@ class FakeBackend:
         """Collect Python's cycles, then give back what is reserved and not in use."""
         gc.collect()
         self._gpu_memory.release()
+
+    def live_arrays(self) -> list[tuple[Any, int]]:
+        """None: blocks of the fake card are numbers."""
+        return []
+
+    def count_programs(self) -> dict[tuple[int, str], int]:
+        """By `id` and name of each function that is traced or compiled: how many versions are kept."""
+        return {}
+
+    def begin_round(self) -> Callable[[], tuple[str, ...]]:
+        """The end of a round is a release."""
+
+        def end_round() -> tuple[str, ...]:
+            self.release()
+            return ()
+
+        return end_round
 
     def fail_at_once(self) -> str | None:
         """Nothing to do: the fake card never waits for memory."""

@@ -1,11 +1,12 @@
 """The PyTorch backend: PyTorch behind the contract of `backends/contract.py`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fitroom.backends.contract import Device, MemoryReading, Name
 from fitroom.backends.torch import device as memory
-from fitroom.backends.torch import out_of_memory
+from fitroom.backends.torch import out_of_memory, rounds
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Remat
 
@@ -35,6 +36,18 @@ class TorchBackend:
     def release(self) -> None:
         """Give back what is cached and referenced by nothing; see `device.release` for what stays."""
         memory.release()
+
+    def live_arrays(self) -> list[tuple[Any, int]]:
+        """The arrays that Python can reach and the bytes of each."""
+        return rounds.live_arrays()
+
+    def count_programs(self) -> dict[tuple[int, str], int]:
+        """By `id` and name of each function that is traced or compiled: how many versions are kept."""
+        return rounds.count_programs()
+
+    def begin_round(self) -> Callable[[], tuple[str, ...]]:
+        """Note what is there before a round of a loop; the function that comes back ends the round."""
+        return rounds.begin_round()
 
     def fail_at_once(self) -> str | None:
         """Nothing to do: PyTorch fails at once by itself."""

@@ -38,21 +38,28 @@ def call_function(source: "ModelSource") -> Any:
     Parameters called `classes` and `image_size` are passed.
     """
     with contextlib.redirect_stdout(sys.stderr):
-        return _call(_find_function(source.text.strip()), source)
+        return _call(find_function(source.text.strip()), source)
 
 
 def takes_image_size(text: str) -> bool:
     """Whether the function takes an `image_size`."""
     with contextlib.redirect_stdout(sys.stderr):
-        return "image_size" in _parameters(_find_function(text.strip()))
+        return "image_size" in parameters_of(find_function(text.strip()))
 
 
-def _find_function(text: str) -> Any:
+def find_function(text: str, *, purpose: str = "builds the model", example: str = "make_model") -> Any:
+    """Find the function that a text names. It runs the file or imports the module.
+
+    Args:
+        text: `file.py:function` or `package.module:function`.
+        purpose: what the function is for, for the error where none is named.
+        example: what it could be called, likewise.
+    """
     match = _FUNCTION.fullmatch(text)
     if match is None:
         raise InputError(
             f"{text!r} names a file but no function in it.",
-            hint=f"say which function builds the model: {text.rstrip(':')}:make_model",
+            hint=f"say which function {purpose}: {text.rstrip(':')}:{example}",
         )
     return _find(_load(match["place"]), match["name"], text)
 
@@ -69,9 +76,9 @@ def _load(place: str) -> ModuleType:
                 raise InputError(
                     f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
                 ) from error
-            raise _make_error(place, error) from error
+            raise error_of(place, error) from error
         except (Exception, SystemExit) as error:
-            raise _make_error(place, error) from error
+            raise error_of(place, error) from error
     path = Path(place).resolve()
     if not path.is_file():
         raise InputError(f"There is no file {place!r}.", hint="check the path; it is read from the current folder")
@@ -84,7 +91,7 @@ def _load(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _make_error(place, error) from error
+        raise error_of(place, error) from error
     return module
 
 
@@ -114,7 +121,7 @@ def _call(function: Any, source: "ModelSource") -> Any:
     try:
         model = function(**arguments)
     except (Exception, SystemExit) as error:
-        raise _make_error(text, error) from error
+        raise error_of(text, error) from error
     if not isinstance(model, keras.Model):
         raise ModelError(
             f"{text} returned {type(model).__name__}. Expected: a keras.Model.",
@@ -128,7 +135,7 @@ _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _find_arguments(function: Any, source: "ModelSource") -> dict[str, int]:
     """The arguments for a function that takes `classes` or `image_size`; a default where none was given."""
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     if source.classes is not None and "classes" not in parameters:
         raise InputError(
             f"{source.text} takes no `classes`. Received: --classes {source.classes}.",
@@ -147,14 +154,16 @@ def _find_arguments(function: Any, source: "ModelSource") -> dict[str, int]:
     return arguments
 
 
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function by name; none where it is one of C."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # a callable of C
         return {}
 
 
-def _make_error(place: str, error: BaseException) -> ModelError:
+def error_of(place: str, error: BaseException) -> ModelError:
+    """The error that says what the user's code raised."""
     if isinstance(error, SystemExit):
         return ModelError(
             f"{place} ended the program: it raised SystemExit({error.code!r}).",

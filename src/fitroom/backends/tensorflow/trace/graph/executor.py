@@ -25,6 +25,9 @@ _MANY = 8
 _ON_CARD = ("LogicalAnd", "LogicalOr", "LogicalNot")
 """Computed on the card. A loop that asks for the answer has to wait for all that the card has yet to do."""
 
+_OF_LOOPS = ("Enter", "Exit", "NextIteration")
+"""What they make goes to another frame, or to another round of theirs."""
+
 _DATA = -1
 """In place of an input's number: the edge carries no data but an order."""
 
@@ -82,6 +85,7 @@ class Executor:
             each.op == "LoopCond" and operations[each.inputs[0][0]].op in _ON_CARD for each in operations
         ]
         self._is_merge = [operation.op == "Merge" for operation in operations]
+        self._is_of_loop = [operation.op in _OF_LOOPS for operation in operations]
         self._pending = [
             1 + 2 * len(each.control_inputs) if each.op == "Merge" else len(each.inputs) + len(each.control_inputs)
             for each in operations
@@ -112,10 +116,12 @@ class Executor:
                 num_run += 1
                 outputs = self._run(operation, given)
             for value in given.values():
-                self.kernels.holdings.release(value.memory)
+                if value.memory is not None:
+                    self.kernels.holdings.release(value.memory)
             self._propagate(operation, iteration, outputs, is_dead=is_dead)
             iteration.num_outstanding -= 1
-            self._clean_up(iteration)
+            if iteration.frame.parent is not None:
+                self._clean_up(iteration)
         for kept in self._kept:
             self.kernels.holdings.release(kept)
         return num_run
@@ -140,7 +146,9 @@ class Executor:
             holdings.hold(outputs[0].memory)
             self._kept.append(outputs[0].memory)
         target: _Iteration | None = iteration
-        if operation.op == "Enter" and not is_dead:
+        if not self._is_of_loop[operation.index]:
+            pass
+        elif operation.op == "Enter" and not is_dead:
             frame = self._frame(operation.attributes, iteration)
             frame.num_to_enter -= 1
             target = frame.iterations[0]
@@ -156,41 +164,46 @@ class Executor:
         if target is not None:
             self._deliver(operation.index, target, outputs, is_dead=is_dead)
         for value in outputs:
-            if value is not None:
+            if value is not None and value.memory is not None:
                 holdings.release(value.memory)
 
     def _deliver(self, index: int, target: _Iteration, outputs: Sequence[Value | None], *, is_dead: bool) -> None:
         for slot, consumer, place in self._consumers[index]:
             value = outputs[slot]
             if value is not None:
-                self.kernels.holdings.hold(value.memory)
-                target.inputs.setdefault(consumer, {})[place] = value
+                if value.memory is not None:
+                    value.memory.num_holders += 1
+                given = target.inputs.get(consumer)
+                if given is None:
+                    target.inputs[consumer] = {place: value}
+                else:
+                    given[place] = value
             self._arrive(consumer, target, place, is_dead=value is None)
         for follower in self._followers[index]:
             self._arrive(follower, target, _DATA, is_dead=is_dead)
 
     def _arrive(self, index: int, iteration: _Iteration, place: int, *, is_dead: bool) -> None:
         pending = iteration.pending.get(index, self._pending[index])
+        if not self._is_merge[index]:
+            iteration.pending[index] = pending - 1
+            if is_dead:
+                iteration.dead[index] = 1
+            if pending == 1:
+                self._make_ready(index, iteration, is_dead=index in iteration.dead)
+            return
         num_dead = iteration.dead.get(index, 0)
-        if self._is_merge[index]:
-            num_inputs = len(self.program.operations[index].inputs)
-            if place == _DATA:
-                pending -= 2
-            elif is_dead:
-                num_dead += 1
-            elif pending & 1:
-                pending -= 1
-            all_dead = num_dead == num_inputs
-            ready = pending == 0 if place != _DATA and not is_dead else pending == 1 and all_dead
-            ready = ready or (place == _DATA and pending == 0)
-            dead_node = pending == 1
-        else:
+        if place == _DATA:
+            pending -= 2
+        elif is_dead:
+            num_dead += 1
+        elif pending & 1:
             pending -= 1
-            num_dead += is_dead
-            ready, dead_node = pending == 0, num_dead > 0
+        all_dead = num_dead == len(self.program.operations[index].inputs)
+        ready = pending == 0 if place != _DATA and not is_dead else pending == 1 and all_dead
+        ready = ready or (place == _DATA and pending == 0)
         iteration.pending[index], iteration.dead[index] = pending, num_dead
         if ready:
-            self._make_ready(index, iteration, is_dead=dead_node)
+            self._make_ready(index, iteration, is_dead=pending == 1)
 
     def _make_ready(self, index: int, iteration: _Iteration, *, is_dead: bool) -> None:
         iteration.num_outstanding += 1

@@ -42,8 +42,8 @@ class Kernels:
     variables: dict[str, Held] = field(default_factory=dict)
     """The chunk behind each variable, by the name of its handle."""
 
-    constants: dict[int, Held | None] = field(default_factory=dict)
-    """Constants of the card stay there once their kernel is made."""
+    fixed: dict[int, Value] = field(default_factory=dict)
+    """What is the same in each step. Constants of the card stay there once their kernel is made."""
 
     def run(self, operation: Operation, inputs: Sequence[Value]) -> list[Value]:
         """The outputs, each held once. The inputs are still held while the kernel runs."""
@@ -51,7 +51,7 @@ class Kernels:
         if op == "Const":
             return [self._constant(operation)]
         if op == "VarHandleOp":
-            return [Value(operation.outputs[0], variable=operation.name, number=_shape_of_variable(operation))]
+            return [self._handle(operation)]
         if op == "VariableShape":
             return [Value(operation.outputs[0], number=inputs[0].number)]
         if op == RECEIVE:
@@ -72,14 +72,20 @@ class Kernels:
         return [*operation.outputs, *(value.output for value in inputs)]
 
     def _constant(self, operation: Operation) -> Value:
-        if operation.index not in self.constants:
+        if operation.index not in self.fixed:
             (output,) = operation.outputs
             needed = output.size_bytes if on_card(operation, output) else 0
             held = self.holdings.take(needed, operation.index) if needed else None
-            self.constants[operation.index] = held
-        held = self.constants[operation.index]
-        self.holdings.hold(held)
-        return Value(operation.outputs[0], held, constant_number(operation))
+            self.fixed[operation.index] = Value(output, held, constant_number(operation))
+        value = self.fixed[operation.index]
+        self.holdings.hold(value.memory)
+        return value
+
+    def _handle(self, operation: Operation) -> Value:
+        if operation.index not in self.fixed:
+            shape = _shape_of_variable(operation)
+            self.fixed[operation.index] = Value(operation.outputs[0], variable=operation.name, number=shape)
+        return self.fixed[operation.index]
 
     def _assign(self, operation: Operation, inputs: Sequence[Value]) -> None:
         """A new value shares the memory it is in; one that others read is changed in a copy."""
@@ -104,6 +110,8 @@ class Kernels:
             self._output(operation, slot, output, inputs, number) for slot, output in enumerate(operation.outputs)
         ]
         plan = self.scratch(operation, [value.output for value in inputs])
+        if not plan.sizes and not plan.workspace_bytes:
+            return outputs
         taken = [
             self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
             for size_bytes in plan.sizes

@@ -34,7 +34,7 @@ _OF_ANY_INPUT = ("AddN", "_FusedMulAdd", "_MklAddN")
 _ON_HOST = """Shape ShapeN Size Rank VariableShape BroadcastGradientArgs Range TensorListElementShape
     TensorListLength ConcatOffset LoopCond VarHandleOp NoOp Assert PrintV2 OptionalHasValue"""
 _NOT_ON_CARD = frozenset(_ON_HOST.split())
-_COMPARISONS = ("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual")
+_COMPARISONS = frozenset(("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"))
 
 
 def inputs_to_reuse(operation: Operation, slot: int) -> range | tuple[int, ...]:
@@ -52,4 +52,4 @@ def on_card(operation: Operation, output: Output) -> bool:
         return True
     if operation.op in _COMPARISONS and operation.attributes["T"].type == tf.int32.as_datatype_enum:
         return False
-    return operation.op not in _NOT_ON_CARD and output.dtype != tf.int32
+    return operation.op not in _NOT_ON_CARD and not output.is_int32

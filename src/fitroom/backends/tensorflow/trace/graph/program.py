@@ -1,7 +1,8 @@
 """The operations of an optimised graph with the sizes of what they make, ready to be replayed."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -18,24 +19,21 @@ class Output:
     shape: tuple[int | None, ...] | None
     dtype: Any
 
-    @property
-    def num_elements(self) -> int | None:
-        """None where the shape is not known."""
-        if self.shape is None:
-            return None
-        number = 1
-        for length in self.shape:
-            if length is None:
-                return None
-            number *= length
-        return number
+    # Asked for each time that the operation runs, and TensorFlow's types are slow to compare: found once.
+    num_elements: int | None = field(init=False, repr=False, compare=False)
+    """None where the shape is not known."""
 
-    @property
-    def size_bytes(self) -> int:
-        """0 for references, and where the shape is not known."""
-        if self.dtype in _REFERENCES or self.dtype == tf.string:
-            return 0
-        return (self.num_elements or 0) * int(self.dtype.size)
+    size_bytes: int = field(init=False, repr=False, compare=False)
+    """0 for references, and where the shape is not known."""
+
+    is_int32: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        number = None if self.shape is None or None in self.shape else math.prod(self.shape)  # type: ignore[arg-type]
+        has_size = self.dtype not in _REFERENCES and self.dtype != tf.string
+        object.__setattr__(self, "num_elements", number)
+        object.__setattr__(self, "size_bytes", (number or 0) * int(self.dtype.size) if has_size else 0)
+        object.__setattr__(self, "is_int32", self.dtype == tf.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

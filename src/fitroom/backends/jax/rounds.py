@@ -1,0 +1,77 @@
+"""A round of a loop on JAX: which arrays are alive, and what its end gives back.
+
+A model that nobody refers to takes its compiled functions with it; they lie in cycles, so a collection of garbage is
+enough. Functions of the user's and of `jax.numpy` stay compiled, since the next round will want them.
+
+Some caches of JAX's own grow with every model all the same: one keeps a program for each `argmax` that was traced, as
+Keras's accuracy does. Those that have grown in each of eight rounds are emptied; `jax.clear_caches()` would empty all
+of them, and have everything compiled again.
+"""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+_CACHES = ("WeakrefLRUCache", "MultiWeakrefLRUCache")
+_ROUNDS_TO_GROW = 8
+
+_rounds_grown: dict[int, int] = {}
+"""By `id` of a cache, in how many rounds in a row it has grown. JAX's caches live as long as the process."""
+
+
+def live_arrays() -> list[tuple[Any, int]]:
+    """The arrays that JAX holds and the bytes of each."""
+    return [(array, array.nbytes) for array in jax.live_arrays() if not array.is_deleted()]
+
+
+def count_programs() -> dict[tuple[int, str], int]:
+    """By `id` and name of each jitted function: how many versions of it are compiled."""
+    kind = type(jax.jit(len))
+    return {
+        (id(each), getattr(each, "__qualname__", repr(each))): each._cache_size()
+        for each in gc.get_objects()
+        if type(each) is kind
+    }
+
+
+def begin_round() -> Callable[[], tuple[str, ...]]:
+    """Note what is there; the function that comes back ends the round."""
+    before = _cache_sizes()
+
+    def end_round() -> tuple[str, ...]:
+        gc.collect()
+        gc.collect()
+        _empty_growing_caches(before)
+        return _describe_pool()
+
+    return end_round
+
+
+def _cache_sizes() -> dict[int, tuple[Any, int]]:
+    """The caches of JAX's functions by `id`, with how many entries each has."""
+    return {
+        id(each): (each, each.cache_info().currsize)
+        for each in gc.get_objects()
+        if type(each).__name__ in _CACHES and type(each).__module__.startswith("jax")
+    }
+
+
+def _empty_growing_caches(before: dict[int, tuple[Any, int]]) -> None:
+    emptied = False
+    for key, (kept, size) in before.items():
+        grew = kept.cache_info().currsize > size
+        _rounds_grown[key] = _rounds_grown.get(key, 0) + 1 if grew else 0
+        if _rounds_grown[key] >= _ROUNDS_TO_GROW:
+            kept.cache_clear()
+            _rounds_grown[key] = 0
+            emptied = True
+    if emptied:
+        gc.collect()
+
+
+def _describe_pool() -> tuple[str, ...]:
+    if all(device.platform == "cpu" for device in jax.local_devices()):
+        return ()
+    return ("JAX keeps its memory pool until the process ends; what is free in it serves the next round.",)

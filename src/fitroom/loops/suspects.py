@@ -1,0 +1,188 @@
+"""What grows in a loop that leaks: arrays by owner and holder, compiled functions, objects, lines that allocate."""
+
+import gc
+import re
+import tracemalloc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from fitroom.backends.contract import Backend
+from fitroom.holders import UNKNOWN, Holder, find_holders, find_user_line, list_held, name_line
+from fitroom.loops.advice import classify_holder, describe_advice
+from fitroom.loops.host import collect_garbage, quick_collections
+from fitroom.loops.leaks import Suspect
+from fitroom.loops.owners import OTHERS, LiveArray, born_since, list_live_arrays
+
+_ROUNDS = 3
+_FRAMES = 6
+"""Of each allocation. More would reach further up, and make a round that traces a model many times slower."""
+
+_MOST_SUSPECTS = 8
+_SMALLEST_SHARE = 0.02
+_SMALLEST_BYTES = 2048
+_PLAIN_TYPES = frozenset(("list", "dict", "tuple", "set", "cell", "function", "frame", "weakref", "ReferenceType"))
+
+
+def find_suspects(
+    backend: Backend, run: Callable[[int], None], *, first: int, on_round: Callable[[int, int], None] | None
+) -> tuple[Suspect, ...]:
+    """Run some more rounds, from number `first` on, and say what there is more of after them."""
+    was_tracing = tracemalloc.is_tracing()
+    arrays, host_arrays, programs = list_live_arrays(backend), list_host_arrays(), backend.count_programs()
+    if not was_tracing:
+        tracemalloc.start(_FRAMES)
+    try:
+        # From here on the collector lists only what the rounds make.
+        with quick_collections():
+            types = [_count_types()]
+            lines = []
+            for number in range(first, first + _ROUNDS):
+                if on_round:
+                    on_round(number, first + _ROUNDS)
+                run(number)
+                collect_garbage()
+                types.append(_count_types())
+                lines.append(tracemalloc.take_snapshot())
+            found = [
+                *_suspect_arrays(born_since(arrays, list_live_arrays(backend)).values()),
+                *_suspect_arrays(born_since(host_arrays, list_host_arrays()).values()),
+            ]
+            by_line = _suspect_lines(lines[0], lines[-1])
+            if sum(each.bytes_a_round or 0 for each in by_line) > 2 * sum(each.bytes_a_round or 0 for each in found):
+                known = {each.made_at for each in found}
+                found += [*_suspect_objects(types), *(each for each in by_line if each.made_at not in known)]
+        found += _suspect_programs(programs, backend.count_programs())
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+    return _keep_largest(found)
+
+
+def list_host_arrays() -> dict[int, LiveArray]:
+    """The NumPy arrays that own their memory and that the user's variables hold."""
+    import numpy as np
+
+    return {
+        id(array): LiveArray(reference=weakref.ref(array), bytes=array.nbytes, owner="NumPy arrays")
+        for array in list_held(np.ndarray)
+        if array.base is None and array.nbytes >= _SMALLEST_BYTES
+    }
+
+
+def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
+    """A suspect for each group of arrays that are alike."""
+    groups: dict[str, list[LiveArray]] = {}
+    for array in born:
+        if (alive := array.reference()) is not None:
+            groups.setdefault(_describe_group(array.owner, alive), []).append(array)
+            del alive
+    whole = sum(array.bytes for group in groups.values() for array in group)
+    least = max(_SMALLEST_SHARE * whole, _SMALLEST_BYTES)
+    large = {
+        what: group
+        for what, group in groups.items()
+        if len(group) >= _ROUNDS and sum(array.bytes for array in group) >= least
+    }
+    samples = [max(group, key=lambda array: array.bytes).reference() for group in large.values()]
+    holders = find_holders(samples)
+    for (what, group), sample, holder in zip(large.items(), samples, holders, strict=True):
+        kind = classify_holder(group[0].owner, holder, sample)
+        yield Suspect(
+            kind=kind,
+            what=f"{what}: {len(group) // _ROUNDS} more a round",
+            bytes_a_round=sum(array.bytes for array in group) // _ROUNDS,
+            holder=_describe_holder(holder),
+            made_at=find_user_line(tracemalloc.get_object_traceback(sample)) if sample is not None else None,
+            advice=describe_advice(kind),
+        )
+
+
+def _describe_group(owner: str, array: Any) -> str:
+    """The owner without the number that Keras gave it; the type and shape of an array that is nobody's."""
+    if owner == OTHERS:
+        return f"{type(array).__name__} {tuple(array.shape)} {array.dtype}"
+    if owner == "NumPy arrays":
+        return f"NumPy array {array.shape} {array.dtype}"
+    return "arrays of " + re.sub(r"_\d+'", "'", owner)
+
+
+def _describe_holder(holder: Holder) -> str | None:
+    if holder.kind == "unknown":
+        return None
+    return holder.root + (f", by way of {' and '.join(holder.by[:2])}" if holder.by else "")
+
+
+def _suspect_programs(before: dict[tuple[int, str], int], now: dict[tuple[int, str], int]) -> Iterator[Suspect]:
+    """A suspect for each function that was traced or compiled anew in every round."""
+    for (key, name), count in now.items():
+        more = count - before.get((key, name), count)
+        if more >= _ROUNDS:
+            yield Suspect(
+                kind="retrace",
+                what=f"function `{name}`: compiled {more / _ROUNDS:g} times a round, {count} versions are kept",
+                bytes_a_round=None,
+                holder=None,
+                made_at=None,
+                advice=describe_advice("retrace"),
+            )
+
+
+def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
+    """A suspect for each of the types of which there were more after every round."""
+    grown = {
+        name: (types[-1][name] - types[0][name]) // _ROUNDS
+        for name in types[-1]
+        if all(later[name] > earlier[name] for earlier, later in pairwise(types))
+    }
+    for name, more in sorted(grown.items(), key=lambda item: (item[0] in _PLAIN_TYPES, -item[1]))[:3]:
+        holder = _holder_of_newest(name)
+        kind = classify_holder(name, holder, None)
+        yield Suspect(
+            kind=kind if kind != "array" else "objects",
+            what=f"Python objects of type {name}: {more} more a round",
+            bytes_a_round=None,
+            holder=_describe_holder(holder),
+            made_at=None,
+            advice=describe_advice(kind if kind != "array" else "objects"),
+        )
+
+
+def _holder_of_newest(name: str) -> Holder:
+    """Who holds the newest object of a type; the collector lists objects from old to new."""
+    newest = next((each for each in reversed(gc.get_objects()) if type(each).__name__ == name), None)
+    return UNKNOWN if newest is None else find_holders([newest])[0]
+
+
+def _count_types() -> Counter[str]:
+    return Counter(type(each).__name__ for each in gc.get_objects())
+
+
+def _suspect_lines(first: tracemalloc.Snapshot, last: tracemalloc.Snapshot) -> list[Suspect]:
+    """A suspect for each line of which more bytes were in use after the last round than after the first."""
+    grown: Counter[str] = Counter()
+    for each in last.compare_to(first, "traceback"):
+        if each.size_diff > 0 and each.count_diff >= _ROUNDS - 1:
+            place = find_user_line(each.traceback) or name_line(each.traceback)
+            if place is not None:
+                grown[place] += each.size_diff // (_ROUNDS - 1)
+    return [
+        Suspect(
+            kind="host",
+            what="memory of Python and NumPy that a line allocated and that stays",
+            bytes_a_round=size,
+            holder=None,
+            made_at=place,
+            advice=describe_advice("host"),
+        )
+        for place, size in grown.most_common(3)
+        if size >= _SMALLEST_BYTES
+    ]
+
+
+def _keep_largest(found: Iterable[Suspect]) -> tuple[Suspect, ...]:
+    """The suspects with the most bytes, one of each holder and thing."""
+    ranked = sorted(found, key=lambda each: -(each.bytes_a_round or 0))
+    return tuple({(each.kind, each.what, each.made_at): each for each in ranked}.values())[:_MOST_SUSPECTS]

@@ -1,0 +1,1 @@
+"""What `fitroom doctor` found, for a terminal and a notebook."""

@@ -1,0 +1,1 @@
+"""Rounds of a loop and what leaks in them, as text."""

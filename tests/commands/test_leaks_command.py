@@ -1,0 +1,53 @@
+"""`fitroom leaks` as it is typed."""
+
+import json
+import os
+import subprocess
+import sys
+
+from processes import needs
+
+SCRIPT = """
+import numpy as np
+kept = []
+def leaky():
+    print("a round")
+    kept.append(np.ones(2**17))
+def steady(number):
+    np.ones(2**17)
+"""
+
+
+def run_leaks(folder, *arguments):
+    (folder / "folds.py").write_text(SCRIPT)
+    environment = os.environ | {"KERAS_BACKEND": "torch", "COLUMNS": "80"}
+    command = [sys.executable, "-m", "fitroom", "leaks", *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_a_leak_is_named_and_ends_with_1(tmp_path):
+    needs("torch")
+    done = run_leaks(tmp_path, "folds.py:leaky", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "leaks"
+    assert abs(found["bytes_a_round"] - 2**20) < 2**17
+    assert any("`kept`, a list in folds.py" in (each["holder"] or "") for each in found["suspects"])
+    assert any(each["made_at"] == "folds.py:6" for each in found["suspects"])
+    assert "round 10 of 10" in done.stderr
+    assert "a round" not in done.stdout.splitlines()
+
+
+def test_a_steady_loop_ends_with_0_and_says_what_it_would_have_seen(tmp_path):
+    needs("torch")
+    done = run_leaks(tmp_path, "folds.py:steady")
+    assert done.returncode == 0, done.stderr
+    assert "Steady: a leak of 4.0 KiB on the device" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_what_cannot_be_called_is_refused(tmp_path):
+    needs("torch")
+    assert "There is no file" in run_leaks(tmp_path, "other.py:leaky").stderr
+    assert "did you mean 'leaky'" in run_leaks(tmp_path, "folds.py:leeky").stderr
+    assert "FILE.py:FUNCTION" in run_leaks(tmp_path, "folds").stderr
