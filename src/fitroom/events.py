@@ -44,7 +44,6 @@ class EventKind:
     """A peak came near the limit. Told to listeners; not in the log of a run."""
     BATCH_STATISTICS = "batch statistics"
     """BatchNormalization sees micro-batches instead of whole batches; told once a training."""
-
     EARLIER_MODELS = "earlier_models"
     """Models of earlier calls of `fit` still take memory; told once a process."""
 

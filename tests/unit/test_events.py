@@ -3,7 +3,8 @@
 import logging
 import threading
 
-from fitroom.events import Events, listening
+from fitroom.events import EventKind, Events, listening
+from fitroom.runs import layout
 
 
 def test_without_a_listener_the_logger_says_it(caplog):
@@ -77,3 +78,10 @@ def test_a_listener_whose_terminal_is_gone_stops_nothing():
     with listening(hear):
         Events(write=kept.append).tell("resumed", "going on")
     assert [event["kind"] for event in kept] == ["resumed"]
+
+
+def test_the_layout_of_a_run_folder_names_every_kind_that_its_log_may_have():
+    kinds = {kind for name, kind in vars(EventKind).items() if name.isupper()}
+    described = " ".join(layout.__doc__.split())
+    listed = described.partition("EventKind`: ")[2].partition(" checkpoints/")[0]
+    assert set(listed.split(", ")) == kinds - {EventKind.MEMORY_NEARLY_FULL}
