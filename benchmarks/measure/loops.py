@@ -126,7 +126,7 @@ def make_xception96() -> Callable[[], None]:
     import numpy as np
 
     x = np.random.default_rng(0).normal(size=(64, 96, 96, 3)).astype("float32")
-    y = np.arange(64, dtype="int32") % 5
+    y: Any = np.arange(64, dtype="int32") % 5
     # XLA inside TensorFlow keeps no programs on disk, and would compile for half a minute in each round.
     jit = False if keras.backend.backend() == "tensorflow" else "auto"
 

@@ -110,7 +110,6 @@ class OpenRun:
 def _describe(error: Exception) -> str:
     """Say in one sentence which error ended a run."""
     said = message_of(error).strip().partition("\n")[0][:300]
-    named = (
-        said if isinstance(error, FitroomError) else f"{type(error).__name__}: {said}" if said else type(error).__name__
-    )
-    return named if named.endswith(".") else f"{named}."
+    if not isinstance(error, FitroomError):
+        said = ": ".join(filter(None, (type(error).__name__, said)))
+    return said if said.endswith(".") else f"{said}."
