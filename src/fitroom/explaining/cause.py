@@ -17,8 +17,15 @@ _LARGE_SHARE = 0.25
 """Other processes that hold more than this share of a card are the cause; a CUDA context of one's own takes 0.3 to 1
 GiB, a few per cent."""
 
+_REFUSED_SHARE = 0.5
+"""A framework that preallocates asks for nine tenths of the last size each time. Below half of the first it is no
+matter of a context's size."""
+
 _IDLE_SHARE = 0.1
 """PyTorch always keeps some free blocks; below this share of what it has reserved they are no fragmentation."""
+
+_ROUNDING_SHARE = 0.01
+"""Sizes are printed with three digits: "3.00GiB" may be a little more."""
 
 _FULL_SHARE = 0.6
 _ONE_BLOCK_BYTES = 2**30
@@ -74,6 +81,11 @@ def _larger_than_the_device(failure: Failure) -> Cause | None:
 
 
 def _other_process(failure: Failure) -> Cause | None:
+    refused = failure.refused_bytes
+    if refused and min(refused) < _REFUSED_SHARE * max(refused):
+        sizes = f"{format_bytes(max(refused))} and still {format_bytes(min(refused))}"
+        why = f"The driver refused the framework {sizes}: most of the card's memory was held by others."
+        return Cause(name="other_process", sureness="likely", why=why)
     other, capacity = failure.other_bytes, failure.total_bytes or failure.limit_bytes
     if other is None or capacity is None or other < _LARGE_SHARE * capacity:
         return None
@@ -94,9 +106,16 @@ def _fragmentation(failure: Failure) -> Cause | None:
             "but not in one piece."
         )
         return Cause(name="fragmentation", sureness="shown", why=why)
-    free = (failure.limit_bytes or 0) - in_use - (failure.other_bytes or 0)
-    if free < asked:
+    limit = failure.limit_bytes or 0
+    free = limit - in_use - (failure.other_bytes or 0)
+    if free < asked + _ROUNDING_SHARE * limit:
         return None
+    if in_use < _LARGE_SHARE * limit:
+        why = (
+            f"The allocator may take {format_bytes(limit)} and had {format_bytes(in_use)} in use, but the card gave it "
+            "no more: something else holds the memory."
+        )
+        return Cause(name="other_process", sureness="likely", why=why)
     why = (
         f"{format_bytes(free)} were free within the allocator's limit, more than the "
         f"{format_bytes(asked)} asked for, but not in one piece."

@@ -64,6 +64,9 @@ class Failure:
     needed_bytes: int | None = None
     """What a compiled program needs as a whole, where the compiler printed it."""
 
+    refused_bytes: tuple[int, ...] = ()
+    """What the driver refused the framework's allocator, in order; it tries again with less each time."""
+
     processes: tuple[ProcessMemory, ...] = ()
     """Processes with memory on the device, where they were listed."""
 
@@ -102,6 +105,7 @@ class Failure:
         is_exacter = other.requested_bytes is not None and self.is_rounded and not other.is_rounded
         if self.requested_bytes is None or is_exacter:
             self.requested_bytes, self.is_rounded = other.requested_bytes, other.is_rounded
+        self.refused_bytes += other.refused_bytes if self.refused_bytes != other.refused_bytes else ()
         for name in _MERGED:
             if getattr(self, name) in (None, ()):
                 setattr(self, name, getattr(other, name))
@@ -113,6 +117,7 @@ class Failure:
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "is_hint_only"}
         return plain | {
             "shape": None if self.shape is None else list(self.shape),
+            "refused_bytes": list(self.refused_bytes),
             "processes": [vars(process) for process in self.processes],
         }
 
@@ -129,5 +134,5 @@ _STRENGTH: dict[Kind, int] = {
 _MERGED = tuple(
     each.name
     for each in fields(Failure)
-    if each.name not in ("kind", "is_rounded", "line_number", "quote", "is_hint_only", "count")
+    if each.name not in ("kind", "is_rounded", "line_number", "quote", "is_hint_only", "count", "refused_bytes")
 )

@@ -2,11 +2,8 @@
 
 A pattern names what it shows and nothing more. Its named groups fill the fields of a `Failure`: `requested`, `total`,
 `in_use`, `reserved`, `free`, `limit`, `needed`, `other` are sizes with or without a unit; `bytes` is the requested size
-as a plain number; `shape`, `dtype`, `index`, `device`, `allocator` speak for themselves. Patterns are tried in order,
-and the first that matches a line wins, so the more specific come first.
-
-The patterns here explain logs, after the fact. `backends/out_of_memory.py` decides whether an error that is raised now
-counts as out of memory; `train/transaction.py` only picks a line to quote.
+as a plain number, `refused` what the driver did not give; `shape`, `dtype`, `index`, `device`, `allocator` speak for
+themselves. Patterns are tried in order, and the first that matches a line wins, so the more specific come first.
 
 `tests/fixtures/crash_logs` holds the messages of many versions that these patterns are tested on.
 """
@@ -82,7 +79,8 @@ _TENSORFLOW = (
         "device_out_of_memory",
         None,
         "gpu",
-        r"failed to allocate (?P<requested><SIZE>) \((?P<bytes>\d+) bytes\) from device: .*OUT_OF_MEMORY",
+        r"failed to allocate <SIZE> \((?P<refused>\d+) bytes\) from device: .*OUT_OF_MEMORY",
+        r"Failed to allocate device memory of <SIZE> \((?P<refused>\d+) bytes\): .*OUT_OF_MEMORY",
         is_hint_only=True,
     ),
     # The allocator's own line comes before the error, and also where the caller can do without the memory.

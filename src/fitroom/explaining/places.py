@@ -141,7 +141,10 @@ def read_place(line: str) -> Place | None:
     if match := _REQUESTED_BY.search(line):
         return read_node(match[1])
     if match := _OP_NAME.search(line):
-        return read_op_name(next(filter(None, match.groups())))
+        name = next(filter(None, match.groups()))
+        if "/" not in name:
+            return None
+        return read_op_name(name) if "jit(" in name else read_node(name)  # TensorFlow's, where XLA compiled it
     if match := _KERAS_LAYER.search(line):
         return Place(layer=match[1], operation=match[2])
     if match := _KERAS_CALL.search(line):

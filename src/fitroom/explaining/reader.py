@@ -144,6 +144,8 @@ class LogReader:
         if not chosen:
             return None
         last = chosen[-1]
+        if last.requested_bytes is None and last.refused_bytes:
+            last.requested_bytes = last.refused_bytes[0]
         last.count = sum(one.kind == last.kind for one in self.failures)
         last.framework, last.card_name = last.framework or self._framework(), self._card_name
         return last
@@ -279,6 +281,8 @@ def _failure(message: MessagePattern, match: re.Match[str], line: str) -> Failur
     for name in ("total", "in_use", "reserved", "free", "limit", "needed"):
         if name in groups:
             setattr(failure, f"{name}_bytes", read_size(groups[name]))
+    if "refused" in groups:
+        failure.refused_bytes = (int(groups["refused"]),)
     if "cached" in groups:  # before 1.4, without what is in use
         failure.reserved_bytes = (failure.in_use_bytes or 0) + (read_size(groups["cached"]) or 0)
     if "index" in groups:
