@@ -201,6 +201,15 @@ def test_a_prediction_that_fails_is_said_and_its_trial_runs_alone(tmp_path, capf
     assert "no prediction for trial 1, which will run alone: KeyError: 'units'" in capfd.readouterr().err
 
 
+def test_on_a_card_a_trial_may_take_more_than_predicted_and_that_much_is_kept_for_it():
+    room = Room(budget="4GiB", host_bytes=1, at_once=8)
+    room.has_card = True
+    assert room.find_cap(2**30) == 2**30 + 2**29
+    assert [room.try_take(2**30) is not None for _ in range(3)] == [True, True, False]
+    assert room.fits(4 * 2**30)
+    assert room.find_cap(4 * 2**30) == 4 * 2**30
+
+
 def test_without_a_prediction_trials_wait_for_each_other_unless_asked():
     alone = Room(budget=100, host_bytes=1)
     seat = alone.try_take(None)

@@ -86,7 +86,7 @@ class Attempts:
         is_alone: bool,
     ) -> Ended:
         work = Work(function=function, environment={**os.environ, **self._environment}, time_limit=self._time_limit)
-        limit_bytes = device_bytes or None if self.room.is_shared and not is_alone else None
+        limit_bytes = self.room.find_cap(device_bytes) if not is_alone else None
         with self.room.take(device_bytes, is_alone=is_alone) as seat, contextlib.ExitStack() as stack:
             process = TrialProcess(work, arguments=arguments, log=log, limit_bytes=limit_bytes, answer=answer)
             stack.callback(process.kill)

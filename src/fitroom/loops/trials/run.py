@@ -200,7 +200,7 @@ class _Loop:
         settings = self.wanted[number - 1]
         log = self.place.log_path(number, settings)
         # Alone after out-of-memory, it has all of the card.
-        limit_bytes = seat.device_bytes if self.room.is_shared and attempt == 1 else None
+        limit_bytes = self.room.find_cap(seat.device_bytes) if attempt == 1 else None
         try:
             with open(log, "wb" if attempt == 1 else "ab") as file:
                 file.write(f"\n--- attempt {attempt}, alone ---\n".encode() if attempt > 1 else b"")
