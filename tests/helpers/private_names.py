@@ -140,6 +140,18 @@ PRIVATE_NAMES = [
         "`fitroom.watch` does not see how long Keras's own `fit` waits for input",
         "_get_iterator",
     ),
+    *_names(
+        "keras.src.trainers.data_adapters.tf_dataset_adapter.TFDatasetAdapter",
+        "`fitroom.watch` does not name the setting that makes a slow tf.data pipeline faster",
+        "_dataset",
+        is_text=True,
+    ),
+    *_names(
+        "keras.src.trainers.data_adapters.torch_data_loader_adapter.TorchDataLoaderAdapter",
+        "`fitroom.watch` does not name the setting that makes a slow DataLoader faster",
+        "_dataloader",
+        is_text=True,
+    ),
     # Keras: modules without a public name
     *_names("keras.src.backend.common", "recomputed segments lose autocasting", "AutocastScope"),
     *_names(

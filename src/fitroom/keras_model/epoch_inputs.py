@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Wrap = Callable[[Any, int | None], Any]
-"""Called with what Keras iterates over, and the batch size where it is known; returns what it iterates over instead."""
+Wrap = Callable[[Any, int | None, Any], Any]
+"""Called with what Keras iterates over, the batch size and the user's dataset, None where they are not known; returns
+what Keras iterates over instead."""
+
+_DATASETS = ("py_dataset", "generator", "_dataset", "_dataloader")
+"""Where Keras's adapters keep what the user gave."""
 
 _wraps: tuple[Wrap, ...] = ()
 _own: dict[type, Any] = {}
@@ -55,8 +59,11 @@ def _restore() -> None:
 def _wrapped(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def _get_iterator(self: Any) -> Any:
         found = own(self)
+        adapter = self.data_adapter
+        kept = (getattr(adapter, name, None) for name in _DATASETS)
+        dataset = next((each for each in kept if each is not None), None)
         for wrap in _wraps:
-            found = wrap(found, getattr(self.data_adapter, "batch_size", None))
+            found = wrap(found, getattr(adapter, "batch_size", None), dataset)
         return found
 
     return _get_iterator

@@ -10,6 +10,7 @@ from typing import Any
 from fitroom.backends.contract import Backend
 from fitroom.cards.nvml import live_gpus
 from fitroom.cards.utilization import UtilizationReader
+from fitroom.checks.input_source import InputSource, describe_source
 from fitroom.inputs.waiting import TimedBatches, listening_to_waits
 from fitroom.keras_model.epoch_inputs import wrapping_inputs
 from fitroom.watching.input_clock import InputClock, Totals, wait_share
@@ -36,6 +37,8 @@ class Observer:
         self.clock = InputClock()
         self.batch_size: int | None = None
         """Samples in a batch, as far as the input told."""
+        self.source: InputSource | None = None
+        """What kind of data Keras's own `fit` was given, and their settings; None where it is not known."""
         self.batch_begins: list[float] = []
         """When the first batches began, by `time.perf_counter`."""
         self.phases = PhaseMeter(partial(_take_peak, MemoryMeter(backend)))
@@ -109,7 +112,7 @@ class Observer:
             self.batch_size = max(filter(None, (self.batch_size, samples)), default=None)
             self.clock.add_wait(begin, end)
 
-    def _make_wrap(self) -> Callable[[Any, int | None], Any]:
+    def _make_wrap(self) -> Callable[[Any, int | None, Any], Any]:
         """Make the function that has Keras's `fit` tell how long it waits for a batch."""
         count = None
         if self.backend.name == "tensorflow":
@@ -119,8 +122,10 @@ class Observer:
             self._stack.callback(latency.close)
             count = latency.count
 
-        def wrap(batches: Any, batch_size: int | None) -> Any:
+        def wrap(batches: Any, batch_size: int | None, dataset: Any) -> Any:
             self.batch_size = self.batch_size or batch_size
+            if dataset is not None:
+                self.source = describe_source(dataset)
             if count is None:  # another watch may time them already, and its waits are told to all
                 return batches if isinstance(batches, TimedBatches) else TimedBatches(batches)
             counted = count(batches)

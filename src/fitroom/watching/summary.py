@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fitroom.backends.contract import Device
+from fitroom.checks.input_advice import advise_input
 from fitroom.display import TextDisplay
 from fitroom.memory.estimate import Estimate
 from fitroom.memory.timeline import PHASES, Phase
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 Reading = dict[str, Any]
 """What was read at one moment; `Watch` documents its names."""
-
-SLOW_INPUT = 0.1
-"""The share of training time spent waiting for input from which on the input is called slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +61,9 @@ class WatchSummary(TextDisplay):
     """Of a processor core, that watching took."""
 
     num_readings: int
+    input_settings: tuple[str, ...] = ()
+    """Where the input is slow: what to write for this kind of data, the most promising first."""
+
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,8 +105,18 @@ def summarize(
         phases_are="measured" if measured else "predicted" if estimate is not None else None,
         own_seconds=own_seconds,
         num_readings=len(readings),
+        input_settings=_find_settings(observer),
         notes=tuple(notes),
     )
+
+
+def _find_settings(observer: "Observer") -> tuple[str, ...]:
+    """The settings that would make a slow input faster; empty where it keeps up, or where its kind is not known."""
+    waited, trained = observer.clock.totals()
+    if observer.source is None or waited is None:
+        return ()
+    advice = advise_input(observer.source, waited, max(trained - waited, 0.0))
+    return tuple(setting.code for setting in advice.settings)
 
 
 def mean_of(values: list[float | None]) -> float | None:

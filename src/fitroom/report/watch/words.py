@@ -4,10 +4,11 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from fitroom.checks.input_advice import SLOW_SHARE
 from fitroom.report.facts import Facts
 from fitroom.report.shared.words import format_backend, format_count, format_duration
 from fitroom.units import format_bytes, used_of
-from fitroom.watching.summary import SLOW_INPUT, DeviceUse, Reading, WatchSummary
+from fitroom.watching.summary import DeviceUse, Reading, WatchSummary
 
 _WIDTH = 80
 NOT_COUNTED = "memory is not counted by the framework"
@@ -51,11 +52,12 @@ def list_facts(summary: WatchSummary) -> Facts:
 def list_notes(summary: WatchSummary) -> Sequence[str]:
     """List what a reader should know or do."""
     notes = list(summary.notes)
-    if summary.input_wait is not None and summary.input_wait >= SLOW_INPUT:
+    if summary.input_wait is not None and summary.input_wait >= SLOW_SHARE:
         notes.insert(
             0,
-            f"Input took {_format_percent(summary.input_wait)} of the time; "
-            "`fitroom doctor --data` names the slowest stage.",
+            f"Input took {_format_percent(summary.input_wait)} of the time"
+            + (f": try {summary.input_settings[0]}" if summary.input_settings else "")
+            + "; `fitroom doctor --data` names the slowest stage.",
         )
     return notes
 
