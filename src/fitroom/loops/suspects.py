@@ -153,7 +153,7 @@ def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
 def _holder_of_newest(name: str) -> Holder:
     """Who holds the newest object of a type; the collector lists objects from old to new."""
     newest = next((each for each in reversed(gc.get_objects()) if type(each).__name__ == name), None)
-    return UNKNOWN if newest is None else find_holders([newest])[0]
+    return UNKNOWN if newest is None else find_holders([newest], in_libraries=False)[0]
 
 
 def _count_types() -> Counter[str]:
