@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_MOST_OBJECTS = 3_000_000
+_MOST_OBJECTS = 500_000
+"""The modules of three frameworks reach millions; what is a hundred thousand objects away tells nobody anything."""
+
 _FUNCTION_LOCALS = inspect.CO_OPTIMIZED
 _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 _OWN = os.path.dirname(__file__)
@@ -49,10 +51,15 @@ class _Root:
     value: Any
 
 
-def find_holders(targets: Sequence[Any]) -> list[Holder]:
-    """Who holds each of some objects, in their order."""
+def find_holders(targets: Sequence[Any], *, in_libraries: bool = True) -> list[Holder]:
+    """Who holds each of some objects, in their order.
+
+    Args:
+        targets: The objects.
+        in_libraries: Whether to look at the variables of libraries, too, which takes seconds.
+    """
     found: dict[int, Holder] = {}
-    for roots in (_user_roots, _registry_roots, _library_roots):
+    for roots in (_user_roots, _registry_roots, *((_library_roots,) if in_libraries else ())):
         missing = {id(each) for each in targets} - set(found)
         if missing:
             found |= _search(list(roots()), missing)

@@ -63,7 +63,7 @@ class Growth:
         """Whether it grows, by more than could be chance and more than a loop's own notes."""
         if self.slope is None:
             return False
-        return self.slope.low_bytes > 0 and self.slope.bytes_a_round >= _FINEST_BYTES[self.memory]
+        return self.slope.low_bytes >= _FINEST_BYTES[self.memory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,16 +159,17 @@ class _Memory:
         self._device = backend.devices()[0]
         self._device_bytes: list[int] = []
         self._heap_bytes: list[int] = []
-        self._counts = backend.read_memory(self._device).in_use_bytes is not None
+        self._counts = False
 
     def read(self) -> None:
         """Read once, after what is garbage is gone."""
         collect_garbage()
-        trim_heap()
-        in_use = self._backend.read_memory(self._device).in_use_bytes if self._counts else None
+        in_use = self._backend.read_memory(self._device).in_use_bytes
+        self._counts = in_use is not None
         if in_use is None:
             in_use = sum(size for _, size in self._backend.live_arrays())
         self._device_bytes.append(in_use)
+        trim_heap()
         host = read_host()
         self._heap_bytes.append(host.resident_bytes if host.heap_bytes is None else host.heap_bytes)
 

@@ -86,7 +86,7 @@ def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
         for what, group in groups.items()
         if len(group) >= _ROUNDS and sum(array.bytes for array in group) >= least
     }
-    samples = [max(group, key=lambda array: array.bytes).reference() for group in large.values()]
+    samples = [_choose_sample(group) for group in large.values()]
     holders = find_holders(samples)
     for (what, group), sample, holder in zip(large.items(), samples, holders, strict=True):
         kind = classify_holder(group[0].owner, holder, sample)
@@ -98,6 +98,12 @@ def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
             made_at=find_user_line(tracemalloc.get_object_traceback(sample)) if sample is not None else None,
             advice=describe_advice(kind),
         )
+
+
+def _choose_sample(group: list[LiveArray]) -> Any | None:
+    """The largest array of a group; of PyTorch's, one that holds others for the backward pass rather than one held."""
+    alive = [(array.bytes, array.reference()) for array in group]
+    return max(alive, key=lambda each: (each[0], getattr(each[1], "grad_fn", None) is not None))[1]
 
 
 def _describe_group(owner: str, array: Any) -> str:
@@ -153,7 +159,7 @@ def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
 def _holder_of_newest(name: str) -> Holder:
     """Who holds the newest object of a type; the collector lists objects from old to new."""
     newest = next((each for each in reversed(gc.get_objects()) if type(each).__name__ == name), None)
-    return UNKNOWN if newest is None else find_holders([newest])[0]
+    return UNKNOWN if newest is None else find_holders([newest], in_libraries=False)[0]
 
 
 def _count_types() -> Counter[str]:
