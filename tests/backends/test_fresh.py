@@ -216,3 +216,16 @@ def test_fit_says_nothing_of_an_ensemble_or_of_models_that_went(small_models_mat
     assert hints_of_rounds(lambda model, history: ensemble.append(model)) == []
     assert hints_of_rounds(lambda model, history: None) == []
     gc.collect()
+
+
+@pytest.mark.backends("torch")
+def test_fake_tensors_of_an_estimate_do_not_count_as_arrays():
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(2**20)
+    with fitroom.fresh() as finished:
+        pass
+    assert fake.shape == (2**20,)
+    assert finished.stayed == ()

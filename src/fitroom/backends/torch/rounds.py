@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from fitroom.backends.torch.device import release
 
@@ -14,10 +15,12 @@ def live_arrays() -> list[tuple[Any, int]]:
     """The tensors that Python can reach and the bytes of each; views of one storage count once."""
     found, storages = [], set()
     for tensor in _tensors():
+        if isinstance(tensor, FakeTensor):  # of an estimate; it has no memory, and asking for it warns
+            continue
         try:
             storage = tensor.untyped_storage()
             place, size = storage.data_ptr(), storage.nbytes()
-        except (RuntimeError, NotImplementedError):  # a tensor without memory: fake, sparse, or on the meta device
+        except (RuntimeError, NotImplementedError):  # a tensor without memory: sparse, or on the meta device
             continue
         if place and place not in storages:
             storages.add(place)
