@@ -17,7 +17,7 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 
 _SLACK_BYTES, _SLACK_SHARE = 512 * 1024**2, 0.2
 """What a trial may take on a card beside what is predicted. Under the prediction alone three small nets of JAX 0.11 ran
-out of memory on an H200 while kernels were tried out, and had to be repeated."""
+out of memory on an H200 and had to be repeated; why is not recorded, but JAX tries kernels out beside the step."""
 
 
 @dataclass(eq=False)
