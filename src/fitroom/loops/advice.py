@@ -26,7 +26,7 @@ ADVICE = {
     "keras": f"do not register objects in each round: Keras's registries keep them; or {_FRESH}",
     "local": "the variable outlives the round: let the round be a function, or `del` the variable",
     "closure": "the function that was kept holds what it uses: keep the result, not the function",
-    "array": "do not keep arrays of each round: keep numbers, or copy to the host with `keras.ops.convert_to_numpy`",
+    "array": "do not keep arrays of each round, only numbers; copy what must stay with `keras.ops.convert_to_numpy`",
     "objects": "do not keep objects of each round, or bound the container that does",
     "host": "do not keep what is made there, or bound what keeps it",
 }
