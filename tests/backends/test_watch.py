@@ -78,9 +78,15 @@ def untouched():
 pytestmark = pytest.mark.usefixtures("untouched")
 
 
+def test_a_block_leaves_the_logs_of_the_code_in_it_as_they_are():
+    with fitroom.watch(verbose=False):
+        history = train_plain(small_net(), *samples())
+    assert set(history.history) == set(train_plain(small_net(), *samples()).history)
+
+
 @pytest.mark.parametrize("train", [train_plain, train_by_fitroom])
 def test_a_block_watches_fit_and_says_at_its_end_what_it_found(train, capsys):
-    with fitroom.watch() as watched:
+    with fitroom.watch(logs=True) as watched:
         history = train(small_net(), *samples(), epochs=2)
     summary = watched.summary()
     assert summary.updates == 16

@@ -164,7 +164,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         """Put the figures of the epoch into the logs, which the callbacks after this one see."""
         self._observer.clock.pause()
         self._take()
-        if logs is not None:
+        if logs is not None and (self._options.logs_in_block or not self._is_in_block):
             found = _merge(self.readings[self._epoch_readings :])
             found["input_wait"] = wait_share(self._epoch_totals, self._observer.clock.totals())
             for name in self._options.logs:

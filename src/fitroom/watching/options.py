@@ -28,6 +28,9 @@ class WatchOptions:
     """The arguments of `fitroom.watch`, as they are used."""
 
     logs: tuple[str, ...]
+    logs_in_block: bool
+    """Whether logs are added to in a `with` block, too: the code in it knows nothing of a watch."""
+
     jsonl: Path | None
     tensorboard: Path | None
     plot: Path | None
@@ -71,7 +74,8 @@ def read_options(
             hint="leave it out; `trace` and `plot` work everywhere",
         )
     return WatchOptions(
-        logs=_read_logs(logs),
+        logs=_read_logs(True if logs is None else logs),
+        logs_in_block=logs is not None,
         jsonl=_read_path("jsonl", jsonl),
         tensorboard=None if tensorboard is None else Path(tensorboard),
         plot=None if plot is None else check_plot(Path(plot)),

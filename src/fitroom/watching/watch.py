@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def watch(
     *,
-    logs: bool | str | Sequence[str] = True,
+    logs: bool | str | Sequence[str] | None = None,
     jsonl: str | Path | None = None,
     tensorboard: str | Path | None = None,
     plot: str | Path | None = None,
@@ -31,7 +31,9 @@ def watch(
 
     Args:
         logs: What to add to Keras's logs at the end of each epoch, where History, CSVLogger and the progress bar see
-            it: True for "memory_peak_bytes" and "input_wait", False for nothing, or names of "memory_peak_bytes",
+            it: True for "memory_peak_bytes" and "input_wait", False for nothing, None for True as a callback and False
+            around code in a `with` block, whose History and CSV files stay as they are; or names of
+            "memory_peak_bytes",
             "memory_in_use_bytes", "memory_limit_bytes", "host_memory_bytes", "gpu_utilization", "input_wait". What is
             not known is left out.
         jsonl: A file for the readings, one JSON object a line. An older one is replaced.
