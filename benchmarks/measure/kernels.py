@@ -6,6 +6,10 @@
 Each case runs Keras's own step and the one with fused kernels, in a process of its own each: 4 steps to warm up, then
 15 that are timed, on a batch that is on the card. Then the fused one once more, capped at the bytes that its estimate
 requires (`capped`: whether five steps ran). `--profile FOLDER` also writes the kernels that took longest.
+
+    python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
+
+times steps of eight models with fused kernels in one process, for predict/speed_factors.py: 2 minutes on an H200.
 """
 
 import argparse
@@ -32,6 +36,22 @@ CASES: dict[str, tuple[str, str, int, int]] = {
 
 WARM, TIMED = 4, 15
 
+SPEEDS = (
+    "Xception",
+    "ResNet50",
+    "MobileNetV3Large",
+    "EfficientNetB0",
+    "DenseNet121",
+    "InceptionV3",
+    "VGG16",
+    "ConvNeXtTiny",
+)
+SPEED_SECONDS = 200
+"""After so long no further model is begun."""
+
+SPEED_STEPS: tuple[tuple[int, int | None, str], ...] = ((64, None, "none"), (64, 16, "none"), (64, None, "blocks"))
+"""Batch, micro-batch, remat."""
+
 
 def main() -> None:
     """Measure the cases that are asked for."""
@@ -41,11 +61,15 @@ def main() -> None:
     parser.add_argument("--kernels", nargs="*", choices=("keras", "fused"), default=["keras", "fused"])
     parser.add_argument("--no-cap", action="store_true", help="leave the capped run out")
     parser.add_argument("--profile", type=Path)
+    parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         name, kernels, limit = arguments.one.split(",")
         print(json.dumps(measure(name, kernels, int(limit) or None, arguments.profile)))
+        return
+    if arguments.speeds:
+        measure_speeds(arguments.out)
         return
     for name in arguments.only:
         for kernels in arguments.kernels:
@@ -105,7 +129,7 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     seconds = run(TIMED)
-    found: dict[str, Any] = {"case": name, "kernels": kernels, "batch_size": batch_size}
+    found: dict[str, Any] = {"what": "case", "case": name, "kernels": kernels, "batch_size": batch_size}
     found["samples_per_s"] = round(batch_size / seconds, 1)
     if device.type == "cuda":
         found["peak_bytes"] = torch.cuda.max_memory_allocated()
@@ -121,6 +145,72 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
         "versions": {"keras": keras.__version__, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def measure_speeds(out: Path) -> None:
+    """Time steps of several models with fused kernels; a line a step."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+    import torch
+
+    from fitroom.backends.torch.train.stepper import TorchStepper
+    from fitroom.batch import Batch
+
+    start = time.monotonic()
+    for name in SPEEDS:
+        for precision in ("mixed_bfloat16", "float32"):
+            if time.monotonic() - start > SPEED_SECONDS:
+                return
+            keras.mixed_precision.set_global_policy(precision)
+            size = 299 if name in ("Xception", "InceptionV3") else 224
+            model, x, y = build(name, size, 64, torch.device("cuda"))
+            for batch_size, micro_batch, remat in SPEED_STEPS:
+                stepper = TorchStepper(model, kernels="fused", remat=remat)
+                batch = Batch(x=x[:batch_size], y=y[:batch_size])
+                stepper.prepare(batch)
+                for _ in range(3):
+                    stepper.train(batch, micro_batch or batch_size)
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+                begin = time.perf_counter()
+                for _ in range(8):
+                    stepper.train(batch, micro_batch or batch_size)
+                torch.cuda.synchronize()
+                seconds = (time.perf_counter() - begin) / 8
+                line = {
+                    "what": "measure",
+                    "backend": "torch",
+                    "kernels": "fused",
+                    "jit": None,
+                    "model": name,
+                    "precision": precision,
+                    "batch_size": batch_size,
+                    "micro_batch": micro_batch,
+                    "remat": remat,
+                    "peak_bytes": torch.cuda.max_memory_allocated(),
+                    "seconds": round(seconds, 5),
+                    "device_seconds": round(device_seconds(stepper, batch, micro_batch or batch_size), 5),
+                    "out_of_memory": 0,
+                    "gpu": torch.cuda.get_device_name(),
+                    "versions": {"keras": keras.__version__, "torch": torch.__version__},
+                    "date": time.strftime("%Y-%m-%d"),
+                }
+                with out.open("a") as lines:
+                    lines.write(json.dumps(line) + "\n")
+                print(name, precision, batch_size, micro_batch, remat, line["seconds"], flush=True)
+            del model, stepper, batch, x, y
+            torch.cuda.empty_cache()
+
+
+def device_seconds(stepper: Any, batch: Any, micro_batch: int) -> float:
+    """The seconds that the kernels of one step take on the card."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        stepper.train(batch, micro_batch)
+        torch.cuda.synchronize()
+    return sum(event.device_time for event in found.events() if str(event.device_type).endswith("CUDA")) / 1e6
 
 
 def build(name: str, size: int, batch_size: int, device: Any) -> tuple[Any, Any, Any]:

@@ -31,20 +31,27 @@ class FusedBatchNormalization(FusedCall):
         layer = self._layer
         if mask is not None or inputs.dtype not in FLOATS or inputs.ndim < 2 or not inputs.numel():
             return self._keras_call(inputs, training=training, mask=mask)
-        scale = None if layer.gamma is None else layer.gamma._value.float()
-        offset = None if layer.beta is None else layer.beta._value.float()
         x, view_back = _channels_at_1(inputs, layer.axis)
+        if x.device.type == "cpu" and x.device.index is None:
+            x = x.contiguous()  # the CPU's kernel for channels last sums less exactly than Keras does
+        scale, offset = _scale_and_offset(layer, x)
         if not (training and layer.trainable):
             mean, variance = layer.moving_mean._value.float(), layer.moving_variance._value.float()
-            outputs = torch.native_batch_norm(x, scale, offset, mean, variance, False, 0.0, layer.epsilon)[0]
-            return view_back(outputs)
-        outputs, batch_mean, inverse = torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
+            return view_back(torch.native_batch_norm(x, scale, offset, mean, variance, False, 0.0, layer.epsilon)[0])
+        outputs, mean, inverse = torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
         with torch.no_grad():
             # The variance is the biased one, as Keras keeps it; PyTorch's own moving variance would be the unbiased.
-            batch_variance = inverse.float().pow(-2).sub_(layer.epsilon).clamp_(min=0)
-            _move_average(layer.moving_mean, batch_mean.float(), layer.momentum)
-            _move_average(layer.moving_variance, batch_variance, layer.momentum)
+            _move_averages(layer, mean.float(), inverse.float().pow(-2).sub_(layer.epsilon))
         return view_back(outputs)
+
+
+def _scale_and_offset(layer: Any, x: Any) -> tuple[Any, Any]:
+    """Both in float32, or neither: on CUDA the gradient of one without the other has a wrong shape."""
+    if layer.gamma is None and layer.beta is None:
+        return None, None
+    scale = torch.ones(x.shape[1], device=x.device) if layer.gamma is None else layer.gamma._value.float()
+    offset = torch.zeros(x.shape[1], device=x.device) if layer.beta is None else layer.beta._value.float()
+    return scale, offset
 
 
 def _channels_at_1(inputs: Any, axis: int) -> tuple[Any, Any]:
@@ -65,12 +72,14 @@ def _unchanged(outputs: Any) -> Any:
     return outputs
 
 
-def _move_average(variable: Any, value: Any, momentum: float) -> None:
-    """Move an average of Keras's towards a value."""
-    if in_stateless_scope() or variable._value.dtype != torch.float32:  # a scope holds changes back
-        variable.assign(torch.lerp(keras.ops.convert_to_tensor(variable).float(), value, 1 - momentum))
-    else:
-        variable._value.lerp_(value, 1 - momentum)
+def _move_averages(layer: Any, mean: Any, variance: Any) -> None:
+    """Move the layer's averages towards the statistics of a batch."""
+    averages, weight = (layer.moving_mean, layer.moving_variance), 1 - layer.momentum
+    if not in_stateless_scope() and all(average._value.dtype == torch.float32 for average in averages):
+        torch._foreach_lerp_([average._value for average in averages], [mean, variance], weight)
+        return
+    for average, value in zip(averages, (mean, variance), strict=True):  # a scope holds changes back
+        average.assign(torch.lerp(keras.ops.convert_to_tensor(average).float(), value, weight))
 
 
 class FusedGroupNormalization(FusedCall):
