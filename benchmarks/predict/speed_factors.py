@@ -196,6 +196,7 @@ def fitted_apart(lines: Sequence[Line], like: Any = None) -> Any:
         if line.device_seconds
     ]
     factors = fitted(on_card)
+    factors[:, :-2] = np.maximum(factors[:, :-2], 1)  # no kernel is faster than the ideal; few models tell them apart
     waiting = [line for line in lines if line.device_seconds and line.seconds > 1.2 * line.device_seconds] or lines
     rows = [line.ideal[-2:] / line.seconds for line in waiting]
     factors[:, -2:] = nnls(np.array(rows), np.ones(len(rows)))[0]
