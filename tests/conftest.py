@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytest_plugins = ("cpu_seconds",)
+
 # A shell that starts tests in the background has them ignore Ctrl-C, and processes inherit that: here it is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
