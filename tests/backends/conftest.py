@@ -12,6 +12,7 @@ import pytest
 
 from fitroom.backends.choose import choose_backend
 from processes import LIMITED_CPU, QUICK_COMPILING
+from ready_compiler import ReadyCompiler
 
 BACKEND = os.environ["KERAS_BACKEND"] = choose_backend(None)
 HOME = tempfile.mkdtemp(prefix="fitroom-tests-")
@@ -74,6 +75,16 @@ def nothing_left_behind():
 def unfrozen(nothing_left_behind):
     """For tests of what is found among all objects: the collector lists none that is frozen."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiler_in_forks():
+    """XLA's GPU compiler does not import JAX anew for each step; tests/commands has it as users do."""
+    compiler = ReadyCompiler()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fitroom.backends.xla.process._exit_code", compiler.exit_code)
+        yield
+    compiler.end()
 
 
 @pytest.fixture
