@@ -87,6 +87,18 @@ def compiler_in_forks():
     compiler.end()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_traced_steps(request):
+    """On PyTorch a small model is traced in eight steps, until collections repeat; two find nearly the same peak.
+
+    tests/backends/torch, where peaks are compared with real ones, has all of them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if BACKEND == "torch" and request.path.parent.name != "torch":
+            patch.setattr("fitroom.backends.torch.trace.collector._MOST_STEPS", 0)
+        yield
+
+
 @pytest.fixture
 def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
