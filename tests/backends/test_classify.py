@@ -66,7 +66,7 @@ def test_layers_normalise_as_keras_does_beside_the_model(name):
     np.testing.assert_allclose(np.asarray(normalised(PICTURES)), expected, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["MobileNet", "VGG16"])
+@pytest.mark.parametrize("name", ["MobileNet", pytest.param("VGG16", marks=pytest.mark.slow)])
 def test_a_ready_made_network_takes_raw_pictures_and_plain_keras_loads_it(name):
     made = network(name, classes=4)
     assert made.model.output_shape == (None, 4)

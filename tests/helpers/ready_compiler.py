@@ -28,12 +28,17 @@ class ReadyCompiler:
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder)} | dict(settings)
         with self._lock:
             if self._process is None:
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-                command = [sys.executable, __file__]
-                self._process = subprocess.Popen(command, env=environment, text=True, process_group=0, **pipes)
+                self.start()
             call = json.dumps([module, list(arguments), str(folder), environment])
             print(call, file=self._process.stdin, flush=True)
             return json.loads(self._process.stdout.readline())
+
+    def start(self):
+        """Start the process now; else the first call does. Forks of this process share it."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, __file__]
+        self._process = subprocess.Popen(command, env=environment, text=True, process_group=0, **pipes)
 
     def end(self):
         if self._process is not None:
