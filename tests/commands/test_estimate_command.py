@@ -460,7 +460,8 @@ def test_without_any_backend_the_install_line_is_given(run, folder):
     (folder / "bare").mkdir()
     hidden = "import sys\nfor name in ('jax', 'tensorflow', 'torch'): sys.modules[name] = None\n"
     (folder / "bare" / "sitecustomize.py").write_text(hidden)
-    done = run("xception", PYTHONPATH=str(folder / "bare"))
+    path = os.pathsep.join(filter(None, (str(folder / "bare"), os.environ.get("PYTHONPATH"))))
+    done = run("xception", PYTHONPATH=path)
     refuses(done, "No backend is installed", "pip install 'fitroom[jax]'")
 
 
