@@ -53,6 +53,14 @@ def pytest_report_header():
     return f"KERAS_BACKEND={BACKEND}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items):
+    for item in items:
+        names = [name for mark in item.iter_markers("quick_on") for name in mark.args]
+        if names and BACKEND not in names:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_runtest_setup(item):
     names = [name for mark in item.iter_markers("backends") for name in mark.args]
     if names and BACKEND not in names:

@@ -34,8 +34,18 @@ def trained(model, micro_batch, *batches, jit=None):
     return logs, state_of(model)
 
 
-@pytest.mark.parametrize("micro_batch", [WHOLE, PARTS_OF_SEVEN], ids=["whole", "cut"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "micro_batch"),
+    [
+        *(pytest.param(place, PARTS_OF_SEVEN, id=f"{place}-cut") for place in PLACES),
+        pytest.param("update", WHOLE, id="update-whole"),
+        *(
+            pytest.param(place, WHOLE, id=f"{place}-whole", marks=pytest.mark.slow)
+            for place in PLACES
+            if place != "update"
+        ),
+    ],
+)
 def test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was(place, micro_batch):
     check_that_a_failed_step_leaves_every_bit(place, micro_batch)
 
