@@ -21,6 +21,7 @@ QUICK = {
     "FITROOM_CACHE_DIR": f"{HOME}/cache",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # small programs, each run a few times: most of the time is compiling
     "JAX_PLATFORMS": "cpu",
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # pytest's stack is deep, and each operation would have it
     "KERAS_HOME": f"{HOME}/keras",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_FLAGS": QUICK_COMPILING,
@@ -59,6 +60,8 @@ def pytest_collection_modifyitems(items):
         names = [name for mark in item.iter_markers("quick_on") for name in mark.args]
         if names and BACKEND not in names:
             item.add_marker(pytest.mark.slow)
+    # They look at all objects of the process: first, while there are few.
+    items.sort(key=lambda item: item.path.name not in ("test_leaks.py", "test_fresh.py"))
 
 
 def pytest_runtest_setup(item):
