@@ -23,6 +23,7 @@ COMMANDS = {
     "estimate": "Estimate the memory of a training step without running it.",
     "plan": "Find the fastest recipe that fits a card or a memory budget.",
     "segments": "Show the segments of a model: what recomputing them saves and costs.",
+    "kernels": "Show which layers PyTorch's fused kernels serve, and what that saves.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
     "doctor": "Check whether training runs on the GPU, and whether the input keeps up.",
     "leaks": "Find out whether a loop's memory grows from round to round, and why.",
