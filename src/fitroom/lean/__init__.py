@@ -1,0 +1,5 @@
+"""Smaller models: pruning, factorised convolutions, adapters, advice and export."""
+
+from fitroom.lean.changes import Changes as Changes
+from fitroom.lean.changes import changes as changes
+from fitroom.lean.pruning import prune as prune

@@ -1,0 +1,96 @@
+"""A model built again with some of its layers changed: the same graph, nested models and names."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fitroom.keras_model.private import compile_config
+from fitroom.keras_model.twin import compile_arguments, compile_like, keep_random_state, mark_uncompiled
+from fitroom.remat.graph import functional_of
+
+Shape = tuple[int | None, ...]
+Weights = dict[int, list[Any]]
+
+
+class Rebuilt:
+    """A new model and, by the id of an old layer, the layer in its place."""
+
+    def __init__(
+        self,
+        model: Any,
+        make_layer: Callable[[Any], Any],
+        entry_shapes: Callable[[Any], list[Shape] | None] = lambda model: None,
+    ) -> None:
+        """Build the model again.
+
+        Args:
+            model: A Functional or Sequential model.
+            make_layer: Returns the new layer for one that is no model; it has no weights yet.
+            entry_shapes: The new shapes of the inputs of a nested model, or None where they stay.
+        """
+        self.old = model
+        self.layers: dict[int, tuple[Any, Any]] = {}
+        """Old and new layer."""
+
+        self._make_layer = make_layer
+        self._entry_shapes = entry_shapes
+        with mark_uncompiled(model), keep_random_state():
+            self.model = self._clone_model(model)
+
+    def copy_weights(self, changed: Weights) -> None:
+        """Give the new layers the weights of the old ones, or those in `changed`, by the id of the old layer."""
+        for key, (old, new) in self.layers.items():
+            if getattr(old, "weights", None):
+                new.set_weights(changed[key] if key in changed else old.get_weights())
+
+    def compile_as_before(self) -> None:
+        """Compile the new model as the old one was, with a new optimizer of the same settings."""
+        if not self.old.compiled:
+            return
+        optimizer = compile_config(self.old)["optimizer"]
+        if hasattr(optimizer, "get_config"):
+            optimizer = type(optimizer).from_config(optimizer.get_config())
+        compile_like(self.old, self.model, **compile_arguments(self.old) | {"optimizer": optimizer})
+
+    def _clone_model(self, model: Any) -> Any:
+        import keras
+
+        shapes = self._entry_shapes(model) or [tuple(tensor.shape) for tensor in model.inputs]
+        tensors = iter(
+            [
+                keras.Input(batch_shape=shape, dtype=tensor.dtype, name=tensor.name)
+                for shape, tensor in zip(shapes, model.inputs, strict=True)
+            ]
+        )
+        entry = keras.tree.map_structure(lambda _: next(tensors), functional_of(model).input)
+        return keras.models.clone_model(model, input_tensors=entry, clone_function=self._clone_layer)
+
+    def _clone_layer(self, layer: Any) -> Any:
+        if id(layer) not in self.layers:
+            is_model = bool(getattr(layer, "layers", None)) and hasattr(layer, "inputs")
+            self.layers[id(layer)] = (layer, self._clone_model(layer) if is_model else self._make_layer(layer))
+            if is_model:
+                # The layers in it have their weights by themselves.
+                self.layers[id(layer)] = (None, self.layers[id(layer)][1])
+        return self.layers[id(layer)][1]
+
+
+def copy_layer(layer: Any, **changes: Any) -> Any:
+    """A layer or operation like this one, without weights, with other entries in its config."""
+    return type(layer).from_config(layer.get_config() | changes)
+
+
+def layers_of(model: Any, *, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The layers of a model that are no models themselves, each once, with its path."""
+    seen: set[int] = set()
+    for path, layer in _paths(model, prefix):
+        if id(layer) not in seen:
+            seen.add(id(layer))
+            yield path, layer
+
+
+def _paths(model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for layer in model.layers:
+        if getattr(layer, "layers", None):
+            yield from _paths(layer, f"{prefix}{layer.name}/")
+        else:
+            yield prefix + layer.name, layer
