@@ -1,6 +1,7 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
 from fitroom import data as data
+from fitroom import lean as lean
 from fitroom.budget import Budget as Budget
 from fitroom.cards.catalogue import Card as Card
 from fitroom.cards.catalogue import find_card as find_card

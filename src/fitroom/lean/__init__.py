@@ -3,3 +3,4 @@
 from fitroom.lean.changes import Changes as Changes
 from fitroom.lean.changes import changes as changes
 from fitroom.lean.pruning import prune as prune
+from fitroom.lean.schedule import PolynomialSchedule as PolynomialSchedule

@@ -5,7 +5,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from fitroom.errors import InputError
-from fitroom.lean.selection import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Layers that must agree on their channels, as around a residual sum."""
+
+    layers: tuple[str, ...]
+    """The names of the layers that make the channels."""
+
+    channels: int
+    """How many channels there are; those that are joined count once."""
+
+    kept: int
+    pinned: int = 0
+    """How many of them may not be removed."""
+
+    reason: str | None = None
+    """Why not, for the first of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,6 @@ from fitroom.keras_model.twin import compile_arguments, compile_like
 from fitroom.lean.channels import Channels
 from fitroom.lean.rebuilding import Rebuilt, copy_layer
 
-MAGNITUDE, GRADIENT = "magnitude", "gradient"
-IMPORTANCES = (MAGNITUDE, GRADIENT)
 Values = Mapping[int, list[Any]]
 """Arrays of the shapes of a layer's weights, by the id of the layer."""
 

@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from fitroom.errors import InputError, UnknownNameError
-from fitroom.lean.importance import GRADIENT, IMPORTANCES, MAGNITUDE
+from fitroom.lean.schedule import PolynomialSchedule
+
+MAGNITUDE, GRADIENT = "magnitude", "gradient"
+IMPORTANCES = (MAGNITUDE, GRADIENT)
 
 
 def prune(
@@ -15,7 +18,7 @@ def prune(
     importance: str = MAGNITUDE,
     data: Any = None,
     keep: Iterable[str] = (),
-    schedule: Any = None,
+    schedule: PolynomialSchedule | None = None,
 ) -> Any:
     """Make a model smaller by removing what matters least.
 
@@ -57,7 +60,7 @@ def prune(
                 "`schedule` is for unstructured pruning: channels are removed at once. Received: structured=True.",
                 hint="leave `schedule` away, or set structured=False",
             )
-        return remove_channels(model, sparsity, importance=importance, data=data, keep=keep)
+        return remove_channels(model, sparsity, by_gradient=importance == GRADIENT, data=data, keep=keep)
     if importance == GRADIENT or data is not None or tuple(keep):
         raise InputError(
             "Unstructured pruning ranks weights by magnitude in all kernels: `importance`, `data` and `keep` are for "

@@ -9,18 +9,18 @@ import numpy as np
 from fitroom.errors import InputError, ModelError, UnknownNameError
 from fitroom.lean.changes import Changes, remember_changes
 from fitroom.lean.channels import Axis, Channels
-from fitroom.lean.importance import GRADIENT, score_channels, weights_times_gradients
+from fitroom.lean.importance import score_channels, weights_times_gradients
 from fitroom.lean.network import OUTPUT, Network, read_network
 from fitroom.lean.rebuilding import Rebuilt, copy_layer
 from fitroom.lean.selection import Selection, select_channels
 
 
-def remove_channels(model: Any, sparsity: float, *, importance: str, data: Any, keep: Iterable[str]) -> Any:
+def remove_channels(model: Any, sparsity: float, *, by_gradient: bool, data: Any, keep: Iterable[str]) -> Any:
     """The model without the least important channels of each group of layers, compiled as before."""
     network = read_network(model)
     channels = network.channels
     _pin_layers(channels, tuple(keep))
-    values = weights_times_gradients(model, data) if importance == GRADIENT else None
+    values = weights_times_gradients(model, data) if by_gradient else None
     selection = select_channels(channels, score_channels(channels, values), sparsity)
     if sparsity and not selection.removed:
         raise _make_nothing_error(model, selection, sparsity)
