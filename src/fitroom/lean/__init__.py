@@ -1,6 +1,9 @@
 """Smaller models: pruning, factorised convolutions, adapters, advice and export."""
 
+from fitroom.lean.adapting import adapt as adapt
+from fitroom.lean.adapting import merge as merge
 from fitroom.lean.changes import Changes as Changes
 from fitroom.lean.changes import changes as changes
 from fitroom.lean.pruning import prune as prune
 from fitroom.lean.schedule import PolynomialSchedule as PolynomialSchedule
+from fitroom.lean.separating import separable as separable

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fitroom.errors import ModelError
+
 Axis = Any
 """The channels along one axis, an array of numbers; None for an axis that is kept whole."""
 
@@ -116,7 +118,12 @@ class Channels:
         """Note that these channels lie along an axis of a layer's weight; None for a weight that the layer lacks."""
         if weight is None:
             return
-        number = next(number for number, each in enumerate(layer.weights) if each is weight)
+        number = next((number for number, each in enumerate(layer.weights) if each is weight), None)
+        if number is None:
+            raise ModelError(
+                f"The kernel of {layer.name} is no weight of its own: it has an adapter or is quantized.",
+                hint="fitroom.lean.merge(model) merges adapters; prune before quantizing",
+            )
         key = (id(layer), number, axis % len(weight.shape))
         if key in self.places:  # a layer that is called more than once
             self.join(self.places[key].channels, channels, f"{layer.name} is called with other channels as well")

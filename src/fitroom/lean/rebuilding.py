@@ -1,8 +1,10 @@
 """A model built again with some of its layers changed: the same graph, nested models and names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fitroom.errors import UnknownNameError
+from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.private import compile_config
 from fitroom.keras_model.twin import compile_arguments, compile_like, keep_random_state, mark_uncompiled
 from fitroom.remat.graph import functional_of
@@ -79,18 +81,26 @@ def copy_layer(layer: Any, **changes: Any) -> Any:
     return type(layer).from_config(layer.get_config() | changes)
 
 
-def layers_of(model: Any, *, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def choose_layers(model: Any, names: Iterable[str] | None) -> list[tuple[str, Any]]:
+    """The layers of these names or paths, with their paths; all of them where None is given."""
+    everything = list(layers_of(model))
+    if names is None:
+        return everything
+    if isinstance(names, str):
+        names = [names]
+    found = []
+    for name in names:
+        named = [(path, layer) for path, layer in everything if name in (path, layer.name)]
+        if not named:
+            raise UnknownNameError("layer", str(name), [path for path, _ in everything])
+        found += named
+    return found
+
+
+def layers_of(model: Any) -> Iterator[tuple[str, Any]]:
     """The layers of a model that are no models themselves, each once, with its path."""
     seen: set[int] = set()
-    for path, layer in _paths(model, prefix):
+    for path, layer in layer_paths(model):
         if id(layer) not in seen:
             seen.add(id(layer))
             yield path, layer
-
-
-def _paths(model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for layer in model.layers:
-        if getattr(layer, "layers", None):
-            yield from _paths(layer, f"{prefix}{layer.name}/")
-        else:
-            yield prefix + layer.name, layer
