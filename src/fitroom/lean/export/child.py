@@ -1,25 +1,23 @@
 """A child process that writes and checks one file, with the backend that its format needs.
 
     python -m fitroom.lean.export.child JOB
-
-JOB is a JSON file; the answer is written beside it as `answer.json`.
 """
 
-import json
 import os
 import shutil
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fitroom.errors import FitroomError, InputError, ModelError
+from fitroom.lean.child_process import answer_job
 from fitroom.lean.export.formats import FORMATS, Format
 from fitroom.lean.export.images import read_images
+from fitroom.lean.export.quantizing import quantized_share
 from fitroom.lean.export.running import latency_seconds, open_file
 
-ANSWER = "answer.json"
 _TOLERANCE = 1e-2
 """How far outputs of a float file may be from the model's; other kernels round differently."""
 
@@ -35,37 +33,37 @@ def write_and_check(job: dict[str, Any]) -> dict[str, Any]:
     expected = model.predict(images.check, batch_size=16, verbose=0)
     if job["resizing"]:
         model = add_resizing(model, size, job["resize"])
-    partial = path.with_name(f".partial-{path.name}")
-    _remove(partial)
-    _write(model, wanted, partial, images.calibration, int8=job["int8"])
-    run = open_file(wanted.name, partial)
     given = [images.check[number : number + 1] for number in range(len(images.check))]
     if job["resizing"] and images.files:
         given = [read_whole(file)[None] for file in images.files]
-    found = np.concatenate([run(image) for image in given])
-    difference = float(np.abs(found - expected).max())
-    same = float((found.argmax(axis=-1) == expected.argmax(axis=-1)).mean())
-    if not job["int8"] and not job["resizing"] and difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+    # Beside its place, and renamed at the end: a file that is there was checked.
+    with tempfile.TemporaryDirectory(prefix=".fitroom-export-", dir=path.parent) as folder:
+        partial = Path(folder) / path.name
+        _write(model, wanted, partial, images.calibration, int8=job["int8"])
+        run = open_file(wanted.name, partial)
+        found = np.concatenate([run(image) for image in given])
+        answer = {
+            "images": len(given),
+            "same_class": float((found.argmax(axis=-1) == expected.argmax(axis=-1)).mean()),
+            "largest_difference": float(np.abs(found - expected).max()),
+            "latency_seconds": latency_seconds(run, given[0]),
+            "quantized_share": quantized_share(wanted.name, partial) if job["int8"] else None,
+        }
+        if not job["int8"] and not job["resizing"]:
+            _check_answers(answer, wanted, largest=float(np.abs(expected).max()))
+        _replace(partial, path)
+    return answer | {"size_bytes": _size(path)}
+
+
+def _check_answers(answer: dict[str, Any], wanted: Format, largest: float) -> None:
+    """Raise FitroomError for a float file whose outputs are not those of the model."""
+    if answer["largest_difference"] > _TOLERANCE * max(1.0, largest):
         raise FitroomError(
-            f"The {wanted.name} file does not answer as the model does: outputs differ by up to {difference:.3g} on "
-            f"{len(given)} images, and the class agrees on {100 * same:.1f} %. It was not kept.",
+            f"The {wanted.name} file does not answer as the model does: outputs differ by up to "
+            f"{answer['largest_difference']:.3g} on {answer['images']} images, and the class agrees on "
+            f"{100 * answer['same_class']:.1f} %. It was not kept.",
             hint="try another --format; ONNX can be written with another --backend",
         )
-    latency = latency_seconds(run, given[0])
-    share = None
-    if job["int8"]:
-        from fitroom.lean.export.quantizing import quantized_share
-
-        share = quantized_share(wanted.name, partial)
-    _replace(partial, path)
-    return {
-        "images": len(given),
-        "same_class": same,
-        "largest_difference": difference,
-        "size_bytes": _size(path),
-        "latency_seconds": latency,
-        "quantized_share": share,
-    }
 
 
 def check_shapes(model: Any, file: str) -> int:
@@ -148,17 +146,5 @@ def _size(path: Path) -> int:
     return sum(each.stat().st_size for each in files if each.is_file())
 
 
-def main(job_file: str) -> None:
-    """Write `answer.json` beside the job: the result, or the error."""
-    job = json.loads(Path(job_file).read_text())
-    try:
-        answer = write_and_check(job)
-    except FitroomError as error:
-        answer = {"error": error.message, "hint": error.hint}
-    finally:
-        _remove(Path(job["path"]).with_name(f".partial-{Path(job['path']).name}"))
-    Path(job_file).with_name(ANSWER).write_text(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    answer_job(write_and_check)

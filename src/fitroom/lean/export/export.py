@@ -1,22 +1,18 @@
 """`fitroom.lean.export_model`: a trained model as a file for another runtime."""
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fitroom.classify.classifier import find_model
 from fitroom.classify.images import find_data_root
-from fitroom.errors import FitroomError, InputError
-from fitroom.lean.export.child import ANSWER
-from fitroom.lean.export.formats import EXTRA, Format, choose_route, find_format
+from fitroom.errors import InputError
+from fitroom.lean.child_process import run_in_child
+from fitroom.lean.export.formats import EXTRA, choose_route, find_format
 from fitroom.lean.export.result import Export
 
 Say = Callable[[str], None]
+MODULE = "fitroom.lean.export.child"
 
 
 def export_model(
@@ -66,23 +62,23 @@ def export_model(
     target = Path(to) if to is not None else file.with_name(file.stem + ("-int8" if int8 else "") + wanted.suffix)
     if target == file or (target.exists() and target.is_dir() and not (target / "saved_model.pb").exists()):
         raise InputError(f"{target} is not a place for an exported file.", hint="give another --to")
-    with tempfile.TemporaryDirectory(prefix="fitroom-export-") as work:
-        say(f"writing {wanted.name} with {route}" + (f", by {wanted.int8 or 'Keras'}" if int8 else ""))
-        answer = _run_child(
-            Path(work),
-            route,
-            wanted,
-            {
-                "model": str(file.absolute()),
-                "format": wanted.name,
-                "path": str(target.absolute()),
-                "images": str(folder.absolute()) if folder else None,
-                "int8": int8,
-                "resize": job.options.get("resize", "crop"),
-                "resizing": resizing,
-                "unsafe": unsafe,
-            },
-        )
+    say(f"writing {wanted.name} with {route}" + (f", by {wanted.int8 or 'Keras'}" if int8 else ""))
+    answer = run_in_child(
+        MODULE,
+        {
+            "model": str(file.absolute()),
+            "format": wanted.name,
+            "path": str(target.absolute()),
+            "images": str(folder.absolute()) if folder else None,
+            "int8": int8,
+            "resize": job.options.get("resize", "crop"),
+            "resizing": resizing,
+            "unsafe": unsafe,
+        },
+        backend=route,
+        what=f"Export to {wanted.name} on {route}",
+        hint=f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format",
+    )
     labels = None
     if job.classes:
         labels = target.with_name(target.name + ".labels.txt")
@@ -97,25 +93,3 @@ def export_model(
         labels=str(labels) if labels else None,
         **answer,
     )
-
-
-def _run_child(work: Path, backend: str, wanted: Format, job: dict[str, Any]) -> dict[str, Any]:
-    (work / "job.json").write_text(json.dumps(job))
-    environment = os.environ | {
-        "KERAS_BACKEND": backend,
-        "CUDA_VISIBLE_DEVICES": "",  # kernels of a card are not what a file is checked against
-        "JAX_PLATFORMS": "cpu",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    command = [sys.executable, "-m", "fitroom.lean.export.child", str(work / "job.json")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
-    if not (work / ANSWER).exists():
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise FitroomError(
-            f"Export to {wanted.name} on {backend} failed: {said[-1] if said else 'the process ended without a message'}",
-            hint=f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format",
-        )
-    answer: dict[str, Any] = json.loads((work / ANSWER).read_text())
-    if "error" in answer:
-        raise FitroomError(answer["error"], hint=answer["hint"])
-    return answer
