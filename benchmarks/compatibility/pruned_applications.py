@@ -5,8 +5,8 @@
 
 Each model in a process of its own, on small images and with random weights, on PyTorch; those that Keras does not offer
 there on TensorFlow. Writes results/pruned_applications.json: parameters before and after, the loss of the step, and how
-far the outputs are from those of the whole model with the removed channels at zero (`difference`, of probabilities, which
-`spread` says are not all alike; null where a layer normalises over channels, so that the two differ by right).
+far the outputs are from those of the whole model with the removed channels at zero (`difference`, of probabilities,
+which `spread` says are not all alike; null where a layer normalises over channels, so that the two differ by right).
 """
 
 import argparse

@@ -67,7 +67,9 @@ def test_only_adapters_and_named_layers_are_trained():
     np.testing.assert_allclose(answers_of(found), answers_of(model), atol=1e-6)
     told = changes(found)
     assert [each.layer for each in told.changed] == ["stem", "conv", "pointwise"]
-    assert {each.layer: each.reason for each in told.unchanged}["depthwise"] == "Keras has no adapter for DepthwiseConv2D"
+    assert {each.layer: each.reason for each in told.unchanged}[
+        "depthwise"
+    ] == "Keras has no adapter for DepthwiseConv2D"
     names = {variable.name for variable in found.trainable_variables}
     assert names == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}
     found.fit(IMAGES, LABELS, epochs=3, verbose=0)

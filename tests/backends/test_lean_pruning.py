@@ -151,9 +151,9 @@ def test_what_cannot_be_pruned_is_refused():
         prune(keras.Sequential([layers.Dense(3)]), 0.5)
     with pytest.raises(fitroom.InputError, match="from 0 to below 1"):
         prune(flattened(), 50)
+    model = flattened()
+    model.compile(loss="sparse_categorical_crossentropy")
     with pytest.raises(fitroom.InputError, match="needs `data`"):
-        model = flattened()
-        model.compile(loss="sparse_categorical_crossentropy")
         prune(model, 0.5, importance="gradient")
     with pytest.raises(fitroom.UnknownNameError, match="importance"):
         prune(flattened(), 0.5, importance="size")

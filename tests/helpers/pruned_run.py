@@ -1,6 +1,6 @@
 """A training that sets more and more weights to zero, in the folder that is given; it prints what came of it.
 
-    python pruned_run.py RUN_DIR
+python pruned_run.py RUN_DIR
 """
 
 import hashlib
@@ -35,7 +35,15 @@ schedule = fitroom.lean.PolynomialSchedule(begin=2, end=40, frequency=3)
 pruning = fitroom.lean.prune(model, 0.8, structured=False, schedule=schedule)
 print("begun", flush=True)
 fitroom.fit(
-    model, x, y, batch_size=16, epochs=8, verbose=0, callbacks=[pruning, Slow()], run_dir=sys.argv[1], checkpoint_batches=1
+    model,
+    x,
+    y,
+    batch_size=16,
+    epochs=8,
+    verbose=0,
+    callbacks=[pruning, Slow()],
+    run_dir=sys.argv[1],
+    checkpoint_batches=1,
 )
 digest = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in model.get_weights())).hexdigest()
 print("RESULT " + json.dumps({"sparsity": round(pruning.sparsity(model), 6), "weights": digest}))

@@ -122,7 +122,7 @@ def list_image_files(places: Sequence[Path]) -> list[Path]:
 
 
 def find_model(place: Path) -> tuple[Path, Job]:
-    """The `.keras` file of a run folder, or the file itself, and the job it is from; an empty one for any other file."""
+    """The `.keras` file of a run folder, or the file itself, and its job; an empty one for any other file."""
     if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():

@@ -11,7 +11,7 @@ from fitroom.cli.completion import complete_runs
 from fitroom.cli.output import choose_backend_and_say, json_text, open_view, stdout_for_results
 
 _EPILOG = (
-    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the run cannot be compressed; 2 wrong usage; "
+    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the run cannot be used; 2 wrong usage; "
     "130 interrupted: the same command resumes."
 )
 
@@ -23,7 +23,9 @@ _EPILOG = (
 @click.option(
     "--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs of fine-tuning.  [default: half of the run's]"
 )
-@click.option("--learning-rate", type=float, metavar="RATE", help="Of fine-tuning.  [default: that of a pretrained model]")
+@click.option(
+    "--learning-rate", type=float, metavar="RATE", help="Of fine-tuning.  [default: that of a pretrained model]"
+)
 @click.option("--budget", metavar="SIZE", help="Memory to fine-tune in, e.g. 8GiB.  [default: as in the run]")
 @shared.unsafe
 @click.option("--run-dir", type=click.Path(path_type=Path), metavar="FOLDER", help="[default: RUN-pruned]")
@@ -31,9 +33,9 @@ _EPILOG = (
 def command(
     run: Path, sparsity: float | None, target_size: str | None, run_dir: Path | None, as_json: bool, **changes: Any
 ) -> None:
-    """Prune the classifier in RUN, a run folder of `fitroom train`: whole channels are removed. Then fine-tune it on the
-    images of the run, in a run folder of its own, and compare accuracy, size and latency before and after. Interrupted, the
-    same command resumes.
+    """Prune the classifier in RUN, a run folder of `fitroom train`: whole channels are removed. Then fine-tune it on
+    the images of the run, in a run folder of its own, and compare accuracy, size and latency before and after.
+    Interrupted, the same command resumes.
 
     \b
     fitroom compress runs/a --sparsity 0.5
@@ -69,13 +71,18 @@ def _print(found: Any) -> None:
     def accuracy(value: float | None) -> str:
         return "unknown" if value is None else f"{100 * value:.1f} %"
 
-    lost = "" if None in (before.accuracy, after.accuracy) else f"{100 * (after.accuracy - before.accuracy):+.1f} points"
+    lost = (
+        "" if None in (before.accuracy, after.accuracy) else f"{100 * (after.accuracy - before.accuracy):+.1f} points"
+    )
     table = Table(title=f"pruned by {100 * found.sparsity:.0f} % of the channels", title_justify="left", box=None)
     for name in ("", "before", "after", "change"):
         table.add_column(name, justify="left" if not name else "right")
     table.add_row(f"accuracy on {found.split}", accuracy(before.accuracy), accuracy(after.accuracy), lost)
     table.add_row(
-        "parameters", f"{before.parameters:,}", f"{after.parameters:,}", f"{before.parameters / after.parameters:.1f} x fewer"
+        "parameters",
+        f"{before.parameters:,}",
+        f"{after.parameters:,}",
+        f"{before.parameters / after.parameters:.1f} x fewer",
     )
     table.add_row(
         "model.keras",

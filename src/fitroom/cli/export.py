@@ -10,8 +10,8 @@ from fitroom.cli.completion import complete_runs
 from fitroom.cli.output import json_text, progress, stdout_for_results
 
 _EPILOG = (
-    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 it could not be exported, or the file does not "
-    "answer as the model does; 2 wrong usage."
+    "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 not exported, or the file does not answer "
+    "as the model does; 2 wrong usage."
 )
 
 
@@ -25,7 +25,9 @@ _EPILOG = (
     help="onnx, litert, saved-model, openvino or torch.",
 )
 @click.option("--int8", is_flag=True, help="Weights and activations in 8 bits, calibrated on the run's images.")
-@click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: beside the model]")
+@click.option(
+    "--to", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: beside the model]"
+)
 @click.option(
     "--images",
     type=click.Path(path_type=Path),
@@ -37,8 +39,9 @@ _EPILOG = (
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(model: Path, format_name: str, as_json: bool, **asked: Any) -> None:
-    """Export MODEL, a run folder or a .keras file, to another format, on the backend that the format needs, whichever it
-    was trained on. The file is checked on real images: it must answer as the model does. Class names are written beside.
+    """Export MODEL, a run folder or a .keras file, to another format, on the backend that the format needs, whichever
+    it was trained on. The file is checked on real images: it must answer as the model does. Class names are written
+    beside.
 
     \b
     fitroom export runs/a --format onnx
@@ -56,13 +59,12 @@ def _words(found: Any) -> str:
     from fitroom.units import format_bytes
 
     kind = "images" if found.are_real else "images of noise"
+    smaller = f", {found.model_bytes / found.size_bytes:.1f} times smaller than the .keras file"
     lines = [
         f"file       {found.path}",
-        f"size       {format_bytes(found.size_bytes)}, {found.model_bytes / found.size_bytes:.1f} times smaller than the .keras file"
-        if found.size_bytes < found.model_bytes
-        else f"size       {format_bytes(found.size_bytes)}",
-        f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind}; outputs differ by up to "
-        f"{found.largest_difference:.2g}",
+        f"size       {format_bytes(found.size_bytes)}{smaller if found.size_bytes < found.model_bytes else ''}",
+        f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind};",
+        f"           outputs differ by up to {found.largest_difference:.2g}",
         f"latency    {1000 * found.latency_seconds:.1f} ms for one image on this machine's CPU",
     ]
     if found.quantized_share is not None:

@@ -15,8 +15,8 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
     """Copy a model and give its layers LoRA adapters: only these are trained, with a fraction of the optimizer's state.
 
     Dense, EinsumDense and Embedding layers and convolutions, pointwise ones too, can have adapters; depthwise and
-    separable convolutions cannot. `fitroom.lean.changes(new_model)` lists both. Saving the model merges the adapters into the
-    kernels, so that the file is a plain one of the old size; `merge` does the same in memory.
+    separable convolutions cannot. `fitroom.lean.changes(new_model)` lists both. Saving the model merges the adapters
+    into the kernels, so that the file is a plain one of the old size; `merge` does the same in memory.
 
     Args:
         model: A built Functional or Sequential model, which is not changed.
@@ -29,11 +29,13 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
         raise InputError(f"`rank` must be a whole number of at least 1. Received: rank={rank!r}.")
     whole = {id(layer) for _, layer in choose_layers(model, train)}
     chosen = [(path, layer) for path, layer in choose_layers(model, layers) if id(layer) not in whole]
-    reasons = {path: _why_not(layer) for path, layer in chosen if layer.weights}
+    reasons = {path: why_not_adapted(layer) for path, layer in chosen if layer.weights}
     if layers is not None:
         for path, _ in chosen:
             if reason := reasons.get(path, "it has no weights"):
-                raise ModelError(f"The layer {path!r} cannot have an adapter: {reason}.", hint="leave it out of `layers`")
+                raise ModelError(
+                    f"The layer {path!r} cannot have an adapter: {reason}.", hint="leave it out of `layers`"
+                )
     if not any(reason is None for reason in reasons.values()):
         raise ModelError(
             f"No layer of the model {model.name!r} can have an adapter.",
@@ -41,7 +43,16 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
         )
     rebuilt = Rebuilt(model, copy_layer)
     rebuilt.copy_weights({})
-    adapted = {id(layer) for path, layer in chosen if reasons.get(path, "") is None}
+    add_adapters(rebuilt, rank, {id(layer) for path, layer in chosen if reasons.get(path, "") is None}, whole)
+    rebuilt.compile_as_before()
+    changed = tuple(LayerChange(layer=path) for path, reason in reasons.items() if reason is None)
+    unchanged = tuple(LayerChange(layer=path, reason=reason) for path, reason in reasons.items() if reason)
+    remember_changes(rebuilt.model, Changes(changed=changed, unchanged=unchanged))
+    return rebuilt.model
+
+
+def add_adapters(rebuilt: Rebuilt, rank: int, adapted: set[int], whole: set[int]) -> None:
+    """Give adapters to the layers in the place of those in `adapted`, and freeze all that is in neither set."""
     for old, new in rebuilt.layers.values():
         if old is None or id(old) in whole or not hasattr(new, "trainable"):
             continue
@@ -51,11 +62,6 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
             new.enable_lora(rank)
         else:
             new.trainable = False
-    rebuilt.compile_as_before()
-    changed = tuple(LayerChange(layer=path) for path, reason in reasons.items() if reason is None)
-    unchanged = tuple(LayerChange(layer=path, reason=reason) for path, reason in reasons.items() if reason)
-    remember_changes(rebuilt.model, Changes(changed=changed, unchanged=unchanged))
-    return rebuilt.model
 
 
 def merge(model: Any) -> Any:
@@ -94,7 +100,7 @@ def merge(model: Any) -> Any:
     return rebuilt.model
 
 
-def _why_not(layer: Any) -> str | None:
+def why_not_adapted(layer: Any) -> str | None:
     """Why a layer with weights cannot have an adapter; None if it can."""
     if getattr(layer, "lora_enabled", False):
         return "it has one already"

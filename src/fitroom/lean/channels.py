@@ -1,8 +1,8 @@
 """Which channels of a model must be removed together: a union-find over all channels that its layers make.
 
-Each channel that a layer makes is a number. Where two tensors are added, channel by channel, the numbers of each pair are
-joined: either all channels of such a set are removed, or none. A layout says, for each axis of a tensor, which channels
-lie along it; None where the axis is kept whole.
+Each channel that a layer makes is a number. Where two tensors are added, channel by channel, the numbers of each pair
+are joined: either all channels of such a set are removed, or none. A layout says, for each axis of a tensor, which
+channels lie along it; None where the axis is kept whole.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Work in a process of its own, on a backend of its own, away from the card: a job goes in and an answer comes out, as JSON."""
+"""Work in a process and on a backend of its own, away from the card: a job goes in, an answer comes out, as JSON."""
 
 import json
 import os
@@ -14,7 +14,9 @@ from fitroom.errors import FitroomError
 _ANSWER = "answer.json"
 
 
-def run_in_child(module: str, job: dict[str, Any], *, backend: str, what: str, hint: str | None = None) -> dict[str, Any]:
+def run_in_child(
+    module: str, job: dict[str, Any], *, backend: str, what: str, hint: str | None = None
+) -> dict[str, Any]:
     """Run `python -m module JOB` and return its answer; an error of the child is raised here.
 
     Args:
@@ -34,7 +36,11 @@ def run_in_child(module: str, job: dict[str, Any], *, backend: str, what: str, h
         place = Path(work) / "job.json"
         place.write_text(json.dumps(job))
         done = subprocess.run(
-            [sys.executable, "-m", module, str(place)], env=environment, capture_output=True, text=True, errors="replace"
+            [sys.executable, "-m", module, str(place)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
         )
         if not (Path(work) / _ANSWER).exists():
             said = [line for line in done.stderr.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""`fitroom compress`: a trained classifier is pruned, fine-tuned in a run of its own, and compared with itself before."""
+"""`fitroom compress`: a classifier is pruned, fine-tuned in a run of its own, and compared with itself before."""
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -140,7 +140,9 @@ class CompressJob:
                 self.run_dir.rmdir()
             raise
         write_json(notes, {"asked": asked} | answer)
-        view.said(f"pruned by {100 * answer['sparsity']:.0f} % of the channels: {answer['parameters']:,} parameters are left")
+        view.said(
+            f"pruned by {100 * answer['sparsity']:.0f} % of the channels: {answer['parameters']:,} parameters are left"
+        )
         return float(answer["sparsity"])
 
     def _describe(self, run: Path, job: Job, backend: str) -> State:

@@ -16,9 +16,9 @@ NO_SAVING = (
 class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
     """A callback that sets the smallest weights of every kernel to zero after each update, more of them as it goes.
 
-    Kernels of convolutions and Dense layers count; biases, normalisations and depthwise kernels, which hold few weights,
-    do not. The masks are part of a checkpoint of `fitroom.fit`, and a killed run resumes with the same ones. Loaded from
-    any other checkpoint, the weights that are zero stay zero. List it before callbacks that save the model.
+    Kernels of convolutions and Dense layers count; biases, normalisations and depthwise kernels, which hold few
+    weights, do not. The masks are part of a checkpoint of `fitroom.fit`, and a killed run resumes with the same ones.
+    Loaded from any other checkpoint, the weights that are zero stay zero. List it before callbacks that save the model.
     """
 
     def __init__(self, sparsity: float, *, schedule: PolynomialSchedule | None = None) -> None:
@@ -91,8 +91,8 @@ class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
         masks = self._masks or []
         if [tuple(mask.shape) for mask in masks] != [tuple(kernel.shape) for kernel in kernels]:
             raise InputError(
-                f"The masks of a checkpoint are for {len(masks)} kernels of other shapes than the {len(kernels)} of the "
-                f"model {self.model.name!r}.",
+                f"The masks of a checkpoint are for {len(masks)} kernels of other shapes than the {len(kernels)} of "
+                f"the model {self.model.name!r}.",
                 hint="resume with the model that the run was started with",
             )
         if self._on_device is None:
@@ -115,15 +115,20 @@ def prunable_kernels(model: Any) -> list[Any]:
 
 
 def _is_depthwise(shape: Any) -> bool:
-    """Whether each channel is convolved by itself: (rows, columns, channels, 1), or in groups (rows, columns, 1, channels)."""
+    """Whether a kernel is depthwise: (rows, columns, channels, 1), or in groups (rows, columns, 1, channels)."""
     return len(shape) > 3 and 1 in tuple(shape[-2:])
 
 
 def _mask(magnitudes: Any, sparsity: float) -> Any:
     """False for the smallest values, exactly as many as the sparsity says; the first of equal ones."""
-    count = round(sparsity * magnitudes.size)
-    mask = np.ones(magnitudes.size, bool)
-    mask[np.argsort(magnitudes.reshape(-1), kind="stable")[:count]] = False
+    flat = magnitudes.reshape(-1)
+    count = round(sparsity * flat.size)
+    if not count:
+        return np.ones(magnitudes.shape, bool)
+    border = np.partition(flat, count - 1)[count - 1]
+    mask = flat > border
+    equal = np.flatnonzero(flat == border)
+    mask[equal[count - int((flat < border).sum()) :]] = True
     return mask.reshape(magnitudes.shape)
 
 

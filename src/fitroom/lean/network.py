@@ -50,7 +50,7 @@ def check_model(model: Any) -> None:
     for each in (model, *_nested(model)):
         if functional_of(each) is None:
             raise ModelError(
-                f"The model {each.name!r} is a {type(each).__name__} with a `call` of its own, which cannot be followed.",
+                f"The model {each.name!r} is a {type(each).__name__} with a `call` of its own, which cannot be read.",
                 hint="build it as a Functional or Sequential model: keras.Model(inputs, outputs)",
             )
 

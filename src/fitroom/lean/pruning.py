@@ -26,9 +26,9 @@ def prune(
     must agree (around residual sums, depthwise convolutions, squeeze-and-excite paths) lose the same channels. It loses
     accuracy until it is trained again.
 
-    Unstructured pruning (`structured=False`) returns a Keras callback for `fit` that sets the smallest weights of `model`
-    to zero while it trains, and holds them there. The model keeps its size in memory and its speed; only its compressed
-    file gets smaller.
+    Unstructured pruning (`structured=False`) returns a Keras callback for `fit` that sets the smallest weights of the
+    model to zero while it trains, and holds them there. The model keeps its size in memory and its speed; only its
+    compressed file gets smaller.
 
     Args:
         model: A built Functional or Sequential model. Structured pruning does not change it.

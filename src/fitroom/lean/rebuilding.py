@@ -1,12 +1,13 @@
 """A model built again with some of its layers changed: the same graph, nested models and names."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from fitroom.errors import UnknownNameError
 from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.private import compile_config
-from fitroom.keras_model.twin import compile_arguments, compile_like, keep_random_state, mark_uncompiled
+from fitroom.keras_model.twin import compile_arguments, compile_like, keep_random_state, mark_uncompiled, without_values
 from fitroom.remat.graph import functional_of
 
 Shape = tuple[int | None, ...]
@@ -21,6 +22,8 @@ class Rebuilt:
         model: Any,
         make_layer: Callable[[Any], Any],
         entry_shapes: Callable[[Any], list[Shape] | None] = lambda model: None,
+        *,
+        values: bool = True,
     ) -> None:
         """Build the model again.
 
@@ -28,6 +31,7 @@ class Rebuilt:
             model: A Functional or Sequential model.
             make_layer: Returns the new layer for one that is no model; it has no weights yet.
             entry_shapes: The new shapes of the inputs of a nested model, or None where they stay.
+            values: Whether the new weights have values; an estimate needs none.
         """
         self.old = model
         self.layers: dict[int, tuple[Any, Any]] = {}
@@ -35,7 +39,7 @@ class Rebuilt:
 
         self._make_layer = make_layer
         self._entry_shapes = entry_shapes
-        with mark_uncompiled(model), keep_random_state():
+        with mark_uncompiled(model), keep_random_state(), nullcontext() if values else without_values():
             self.model = self._clone_model(model)
 
     def copy_weights(self, changed: Weights) -> None:
@@ -64,7 +68,9 @@ class Rebuilt:
             ]
         )
         entry = keras.tree.map_structure(lambda _: next(tensors), functional_of(model).input)
-        return keras.models.clone_model(model, input_tensors=entry, clone_function=self._clone_layer)
+        # A Sequential model calls its layers by itself.
+        calls = {} if isinstance(model, keras.Sequential) else {"call_function": _call_layer}
+        return keras.models.clone_model(model, input_tensors=entry, clone_function=self._clone_layer, **calls)
 
     def _clone_layer(self, layer: Any) -> Any:
         if id(layer) not in self.layers:
@@ -74,6 +80,14 @@ class Rebuilt:
                 # The layers in it have their weights by themselves.
                 self.layers[id(layer)] = (None, self.layers[id(layer)][1])
         return self.layers[id(layer)][1]
+
+
+def _call_layer(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a new layer as the old one was called; a GroupNormalization has no mask, as the layer before it had."""
+    if type(layer).__name__ == "GroupNormalization":
+        kwargs.pop("mask", None)
+        kwargs.pop("training", None)
+    return layer(*args, **kwargs)
 
 
 def copy_layer(layer: Any, **changes: Any) -> Any:

@@ -56,9 +56,7 @@ def apply_rule(channels: Channels, call: Call) -> tuple[Layout, ...]:
     """The layouts of what a call returns."""
     kind = type(call.layer)
     rule = RULES.get(kind.__name__) if kind.__module__.startswith("keras.") else None
-    if rule is None:
-        rule = _keep
-    elif call.has_constants():
+    if rule is None or call.has_constants():
         rule = _keep
     return rule(channels, call)
 
@@ -261,7 +259,7 @@ def _concatenation(channels: Channels, call: Call) -> tuple[Layout, ...]:
 
 
 def _fixed(channels: Channels, call: Call, number: int, axis: int) -> Any:
-    """The channels of one part of a concatenation; those of a part that is kept whole become channels that are pinned."""
+    """The channels of one part of a concatenation; those of a part that is kept whole are pinned."""
     here = call.layouts[number][axis]
     if here is not None:
         return here

@@ -76,7 +76,7 @@ def _select(
 
 
 class _Left:
-    """How many sets of channels each layer has left: a layer in a group with wider ones must not lose all of its own."""
+    """How many sets of channels each layer has left: one in a group with wider ones must not lose all of its own."""
 
     def __init__(self, channels: Channels, makers: list[Any]) -> None:
         self._makers_of: dict[int, list[Any]] = defaultdict(list)

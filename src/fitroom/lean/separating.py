@@ -21,25 +21,25 @@ def separable(model: Any, layers: Iterable[str] | None = None, *, rank: int = 1)
     """Replace convolutions by depthwise separable ones, which have fewer weights and keep less to compute.
 
     The new kernels are the best approximation of the old ones: for each input channel, the `rank` largest singular
-    vectors. `fitroom.lean.changes(new_model)` has the error of each layer, as a share of the norm of its kernel. The model
-    loses accuracy until it is trained again.
+    vectors. `fitroom.lean.changes(new_model)` has the error of each layer, as a share of the norm of its kernel. The
+    model loses accuracy until it is trained again.
 
     Args:
         model: A built Functional or Sequential model, which is not changed.
         layers: Names of the convolutions to replace. Left out: all that get smaller by it.
         rank: Depthwise filters for each input channel; more are more exact and larger.
     """
-    import keras
-
     check_model(model)
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
         raise InputError(f"`rank` must be a whole number of at least 1. Received: rank={rank!r}.")
     chosen = choose_layers(model, layers)
-    reasons = {id(layer): _why_not(layer, rank) for _, layer in chosen}
+    reasons = {id(layer): why_not_separable(layer, rank) for _, layer in chosen}
     if layers is not None:
         for path, layer in chosen:
             if reason := reasons[id(layer)]:
-                raise ModelError(f"The layer {path!r} cannot be made separable: {reason}.", hint="leave it out of `layers`")
+                raise ModelError(
+                    f"The layer {path!r} cannot be made separable: {reason}.", hint="leave it out of `layers`"
+                )
     replaced = {id(layer): (path, layer) for path, layer in chosen if reasons[id(layer)] is None}
     if not replaced:
         raise ModelError(
@@ -47,19 +47,7 @@ def separable(model: Any, layers: Iterable[str] | None = None, *, rank: int = 1)
             hint="it is for convolutions larger than 1 x 1, in one group",
         )
 
-    def make_layer(layer: Any) -> Any:
-        if id(layer) not in replaced:
-            return copy_layer(layer)
-        config = layer.get_config()
-        kind = getattr(keras.layers, _KINDS[type(layer).__name__])
-        kernels = {
-            f"{part}_{setting}": config[f"kernel_{setting}"]
-            for part in ("depthwise", "pointwise")
-            for setting in ("regularizer", "constraint", "initializer")
-        }
-        return kind.from_config({name: config[name] for name in _SHARED} | kernels | {"depth_multiplier": rank})
-
-    rebuilt = Rebuilt(model, make_layer)
+    rebuilt = Rebuilt(model, lambda layer: separate(layer, rank) if id(layer) in replaced else copy_layer(layer))
     weights, errors = {}, []
     for key, (path, layer) in replaced.items():
         kernel, *bias = layer.get_weights()
@@ -68,10 +56,30 @@ def separable(model: Any, layers: Iterable[str] | None = None, *, rank: int = 1)
         errors.append(LayerChange(layer=path, error=error))
     rebuilt.copy_weights(weights)
     rebuilt.compile_as_before()
-    left = [(path, layer) for path, layer in layers_of(model) if type(layer).__name__ in _KINDS and id(layer) not in replaced]
-    unchanged = [LayerChange(layer=path, reason=_why_not(layer, rank) or "it was not named") for path, layer in left]
+    left = [
+        (path, layer)
+        for path, layer in layers_of(model)
+        if type(layer).__name__ in _KINDS and id(layer) not in replaced
+    ]
+    unchanged = [
+        LayerChange(layer=path, reason=why_not_separable(layer, rank) or "it was not named") for path, layer in left
+    ]
     remember_changes(rebuilt.model, Changes(changed=tuple(errors), unchanged=tuple(unchanged)))
     return rebuilt.model
+
+
+def separate(layer: Any, rank: int = 1) -> Any:
+    """The separable convolution, without weights, in the place of a standard one."""
+    import keras
+
+    config = layer.get_config()
+    kernels = {
+        f"{part}_{setting}": config[f"kernel_{setting}"]
+        for part in ("depthwise", "pointwise")
+        for setting in ("regularizer", "constraint", "initializer")
+    }
+    kind = getattr(keras.layers, _KINDS[type(layer).__name__])
+    return kind.from_config({name: config[name] for name in _SHARED} | kernels | {"depth_multiplier": rank})
 
 
 def factorise(kernel: Any, rank: int) -> tuple[Any, Any, float]:
@@ -92,7 +100,7 @@ def factorise(kernel: Any, rank: int) -> tuple[Any, Any, float]:
     return depthwise.astype(kernel.dtype), pointwise.astype(kernel.dtype), error
 
 
-def _why_not(layer: Any, rank: int) -> str | None:
+def why_not_separable(layer: Any, rank: int) -> str | None:
     """Why a layer cannot be made separable, or would not get smaller; None if it can."""
     if type(layer).__name__ not in _KINDS or not type(layer).__module__.startswith("keras."):
         return f"it is a {type(layer).__name__}, not a Conv1D or Conv2D of Keras"

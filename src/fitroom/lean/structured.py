@@ -58,8 +58,8 @@ class Sizes:
         return total
 
 
-def build_pruned(network: Network, selection: Selection) -> Any:
-    """The model that is left of a network."""
+def build_pruned(network: Network, selection: Selection, *, values: bool = True) -> Any:
+    """The model that is left of a network; without `values`, for estimates, its weights have none."""
     channels = network.channels
 
     def count(along: Axis) -> int:
@@ -83,9 +83,13 @@ def build_pruned(network: Network, selection: Selection) -> Any:
             return None
         return [new_shape(tensor.shape, layout) for tensor, layout in zip(model.inputs, layouts, strict=True)]
 
-    rebuilt = Rebuilt(network.model, lambda layer: copy_layer(layer, **configs.get(id(layer), {})), entry_shapes)
-    kept = _kept_axes(channels, selection)
-    rebuilt.copy_weights({key: _cut_weights(layer, axes) for key, (layer, axes) in kept.items()})
+    def make_layer(layer: Any) -> Any:
+        return copy_layer(layer, **configs.get(id(layer), {}))
+
+    rebuilt = Rebuilt(network.model, make_layer, entry_shapes, values=values)
+    if values:
+        kept = _kept_axes(channels, selection)
+        rebuilt.copy_weights({key: _cut_weights(layer, axes) for key, (layer, axes) in kept.items()})
     rebuilt.compile_as_before()
     remember_changes(rebuilt.model, Changes(groups=selection.groups))
     return rebuilt.model

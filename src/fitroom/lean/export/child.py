@@ -1,6 +1,6 @@
 """A child process that writes and checks one file, with the backend that its format needs.
 
-    python -m fitroom.lean.export.child JOB
+python -m fitroom.lean.export.child JOB
 """
 
 import os
@@ -72,8 +72,8 @@ def check_shapes(model: Any, file: str) -> int:
     is_classifier = len(model.inputs) == len(model.outputs) == 1 and len(takes) == 4 and len(gives) == 2
     if not is_classifier or takes[1] != takes[2] or not takes[1] or takes[3] != 3:
         raise ModelError(
-            f"{file} takes {takes} and gives {gives}. Expected: images (None, size, size, 3) in, and one number for each "
-            "class out.",
+            f"{file} takes {takes} and gives {gives}. Expected: images (None, size, size, 3) in, and one number "
+            "for each class out.",
             hint="export is for image classifiers with a fixed image size; for others use Keras's model.export",
         )
     return int(takes[1])
@@ -114,8 +114,8 @@ def _write(model: Any, wanted: Format, path: Path, calibration: Any, *, int8: bo
     if int8:
         if quantizing.has_convolutions(model):
             raise InputError(
-                f"--int8 with --format {wanted.name} is by Keras's own `quantize`, which serves Dense and attention layers "
-                f"and no convolution; the model {model.name!r} has convolutions.",
+                f"--int8 with --format {wanted.name} is by Keras's own `quantize`, which serves Dense and attention "
+                f"layers and no convolution; the model {model.name!r} has convolutions.",
                 hint="--format litert --int8 or --format onnx --int8",
             )
         quantizing.quantize_by_keras(model)

@@ -29,8 +29,8 @@ def export_model(
 ) -> Export:
     """Export a trained classifier, and check that the file answers as the model does.
 
-    The work is done in a process of its own, on the backend that the format needs: a model that was trained on JAX can be
-    exported to every format.
+    The work is done in a process of its own, on the backend that the format needs: a model that was trained on JAX can
+    be exported to every format.
 
     Args:
         place: A run folder of `fitroom train`, or a `.keras` file.

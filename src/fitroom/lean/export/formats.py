@@ -84,8 +84,7 @@ def choose_route(wanted: Format, *, preferred: str | None = None) -> str:
         return preferred if preferred in usable else usable[0]
     here = [(backend, packages) for backend, packages in wanted.routes if backend in installed]
     if here:
-        backend, packages = here[0]
-        raise MissingExtraError(f"Export to {wanted.name}", package=_missing(packages)[0], extra=EXTRA)
+        raise MissingExtraError(f"Export to {wanted.name}", package=_missing(here[0][1])[0], extra=EXTRA)
     first = wanted.routes[0][0]
     raise BackendError(
         f"Export to {wanted.name} needs {' or '.join(backend for backend, _ in wanted.routes)}; "

@@ -25,10 +25,9 @@ def write_litert(model: Any, path: Path, images: Any) -> None:
 
 def quantize_onnx(source: Path, path: Path, images: Any) -> None:
     """Write an ONNX file whose convolutions and matrix products are int8, from one in float32."""
+    import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    import onnxruntime
 
     name = onnxruntime.InferenceSession(str(source), providers=["CPUExecutionProvider"]).get_inputs()[0].name
 
@@ -78,9 +77,8 @@ def _onnx_sizes(path: Path) -> tuple[int, int]:
 
 
 def _litert_sizes(path: Path) -> tuple[int, int]:
-    from tensorflow.lite.python import schema_py_generated as schema
-
     import numpy as np
+    from tensorflow.lite.python import schema_py_generated as schema
 
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(path.read_bytes(), 0))
     small = everything = 0
