@@ -47,7 +47,7 @@ class PolynomialSchedule:
         if step < self.begin:
             return 0.0
         left = 1 - min(1.0, (step - self.begin) / (self.end - self.begin))
-        return final + (self.initial - final) * left**self.power
+        return float(final + (self.initial - final) * left**self.power)
 
     def is_due(self, step: int) -> bool:
         """Whether the weights are to be chosen anew after `step` updates."""
