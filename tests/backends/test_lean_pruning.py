@@ -42,6 +42,14 @@ def test_nothing_removed_answers_the_same(make):
     np.testing.assert_array_equal(answers_of(prune(model, 0)), answers_of(model))
 
 
+def test_adapted_normalization_keeps_its_statistics():
+    norm = layers.Normalization()
+    norm.adapt(10 + 3 * IMAGES)
+    model = keras.Sequential([keras.Input((SIZE, SIZE, 3)), norm, layers.Conv2D(4, 3, name="conv"), layers.Flatten()])
+    model.add(layers.Dense(2))
+    np.testing.assert_allclose(answers_of(prune(model, 0)), answers_of(model), rtol=1e-5)
+
+
 def test_shapes_of_residual_net():
     pruned = prune(drawn(residual), 0.5)
     widths = {layer.name: layer.filters for layer in pruned.layers if hasattr(layer, "filters")}

@@ -82,7 +82,7 @@ def _make_optimizer() -> Any:
     """An optimizer that changes no weight, and adds up the squares of weights times gradients."""
     import keras
 
-    class Products(keras.optimizers.Optimizer):
+    class Products(keras.optimizers.Optimizer):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(learning_rate=0.0, name="products")
             self.sums: list[tuple[Any, Any]] = []

@@ -52,7 +52,8 @@ class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
     def sparsity(self, model: Any = None) -> float:
         """The share of weights at zero in the kernels that are pruned."""
         kernels = [_to_numpy(kernel) for kernel in prunable_kernels(model or self.model)]
-        return sum(int((each == 0).sum()) for each in kernels) / sum(each.size for each in kernels)
+        zeros = sum(int((each == 0).sum()) for each in kernels)
+        return zeros / sum(int(each.size) for each in kernels)
 
     def get_state(self) -> dict[str, Any]:
         """The masks, for a checkpoint."""

@@ -40,7 +40,7 @@ def find_sparsity(model: Any, file: Path, target_bytes: int) -> float:
     around = max(0, file.stat().st_size - itemsize * model.count_params())
 
     def size_at(sparsity: float) -> int:
-        return around + itemsize * sizes.parameters(sparsity)
+        return int(around + itemsize * sizes.parameters(sparsity))
 
     if size_at(_LARGEST) > target_bytes:
         raise InputError(

@@ -47,6 +47,8 @@ class Rebuilt:
         for key, (old, new) in self.layers.items():
             if getattr(old, "weights", None):
                 new.set_weights(changed[key] if key in changed else old.get_weights())
+                if type(new).__name__ == "Normalization":
+                    new.finalize_state()  # it computes with copies of its weights
 
     def compile_as_before(self) -> None:
         """Compile the new model as the old one was, with a new optimizer of the same settings."""

@@ -38,8 +38,10 @@ def _blocks(before: Sizes, after: Sizes) -> Iterator[tuple[list[int], list[int]]
     """Runs of axes of both shapes with the same number of elements, as short as can be."""
     start, end = 0, 0
     while start < len(before) or end < len(after):
-        old, new = [], []
-        left = right = 1
+        old: list[int] = []
+        new: list[int] = []
+        left: int | None = 1
+        right: int | None = 1
         if start < len(before):
             old.append(start)
             left, start = _times(left, before[start]), start + 1
@@ -65,8 +67,8 @@ def _times(product: int | None, size: int | None) -> int | None:
 
 def _flat_channels(layout: Layout, before: Sizes, axes: list[int]) -> Any:
     """The channel of each element of these axes, flattened; None where a size is unknown."""
-    sizes = [before[axis] for axis in axes]
-    if any(size is None for size in sizes):
+    sizes = [size for axis in axes if (size := before[axis]) is not None]
+    if len(sizes) < len(axes):
         return layout[axes[0]] if len(axes) == 1 else None
     place = next(number for number, axis in enumerate(axes) if layout[axis] is not None)
     aside = [1] * len(axes)

@@ -89,6 +89,11 @@ def _activation(channels: Channels, call: Call) -> tuple[Layout, ...]:
     return _same(channels, call)
 
 
+def _rescaling(channels: Channels, call: Call) -> tuple[Layout, ...]:
+    by_channel = any(isinstance(each, (list, tuple)) for each in (call.layer.scale, call.layer.offset))
+    return _keep(channels, call) if by_channel else _same(channels, call)
+
+
 def _named(layer: Any) -> str:
     return getattr(getattr(layer, "activation", None), "__name__", "")
 
@@ -108,7 +113,7 @@ def _grouped_convolution(channels: Channels, call: Call, taken: Axis) -> tuple[L
     layer, axis = call.layer, call.channel_axis()
     count = call.shapes[0][axis] or 0
     if layer.groups == count:  # depthwise: each channel by itself
-        made = None if taken is None else np.repeat(taken, layer.filters // count)
+        made: Axis = None if taken is None else np.repeat(taken, layer.filters // count)
         channels.put(layer, layer.kernel, -1, made)
         channels.size(layer, "groups", taken)
         return _made(channels, call, made, "filters", axis)
@@ -134,7 +139,7 @@ def _transposed_convolution(channels: Channels, call: Call) -> tuple[Layout, ...
 def _depthwise_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer, axis = call.layer, call.channel_axis()
     taken = call.layouts[0][axis]
-    made = None if taken is None else np.repeat(taken, layer.depth_multiplier)
+    made: Axis = None if taken is None else np.repeat(taken, layer.depth_multiplier)
     channels.put(layer, layer.kernel, -2, taken)
     return _made(channels, call, made, None, axis)
 
@@ -142,7 +147,7 @@ def _depthwise_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]
 def _separable_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer, axis = call.layer, call.channel_axis()
     taken = call.layouts[0][axis]
-    between = None if taken is None else np.repeat(taken, layer.depth_multiplier)
+    between: Axis = None if taken is None else np.repeat(taken, layer.depth_multiplier)
     made = channels.make(layer, layer.filters)
     channels.put(layer, layer.depthwise_kernel, -2, taken)
     channels.put(layer, layer.pointwise_kernel, -2, between)
@@ -349,7 +354,8 @@ RULES: dict[str, Rule] = {
     **_names("LayerScale", _scale),
     **_names("PReLU", _parametric_relu),
     **_names("Activation Softmax", _activation),
-    **_names("ReLU LeakyReLU ELU Identity ActivityRegularization StochasticDepth Rescaling", _same),
+    **_names("ReLU LeakyReLU ELU Identity ActivityRegularization StochasticDepth", _same),
+    **_names("Rescaling", _rescaling),
     **_names("Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D AlphaDropout GaussianDropout", _same),
     **_names("GaussianNoise Masking", _same),
     **_names("MaxPooling1D MaxPooling2D MaxPooling3D AveragePooling1D AveragePooling2D AveragePooling3D", _same),

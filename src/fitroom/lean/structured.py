@@ -109,7 +109,7 @@ def _kept_axes(channels: Channels, selection: Selection) -> dict[int, tuple[Any,
 
 
 def _cut_weights(layer: Any, axes: Axes) -> list[Any]:
-    weights = layer.get_weights()
+    weights: list[Any] = layer.get_weights()
     for (number, axis), kept in axes.items():
         if _is_grouped(layer, number) and axis == weights[number].ndim - 2:
             continue
