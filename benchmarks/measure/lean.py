@@ -108,7 +108,7 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
     import keras
     import numpy as np
 
-    import fitroom
+    from fitroom.lean import PolynomialSchedule, changes, prune, separable
 
     keras.utils.set_random_seed(seed)
     factor = arguments.epochs_factor
@@ -119,18 +119,18 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         model = build(name, arguments.image_size, 5)
         train(model, data, whole, rate=1e-3)
     elif kind == "structured":
-        model = fitroom.lean.prune(load(arguments, name, seed), 0.5)
+        model = prune(load(arguments, name, seed), 0.5)
         train(model, data, tuned, rate=5e-4)
     elif kind == "unstructured":
         model = load(arguments, name, seed)
         steps = tuned * -(-len(data["train"][0]) // BATCH)
-        schedule = fitroom.lean.PolynomialSchedule(end=max(2, steps // 2), frequency=max(1, steps // 20))
-        pruning = fitroom.lean.prune(model, 0.8, structured=False, schedule=schedule)
+        schedule = PolynomialSchedule(end=max(2, steps // 2), frequency=max(1, steps // 20))
+        pruning = prune(model, 0.8, structured=False, schedule=schedule)
         train(model, data, tuned, rate=5e-4, callbacks=[pruning])
         found["sparsity"] = round(pruning.sparsity(model), 4)
     elif kind == "separable":
-        model = fitroom.lean.separable(load(arguments, name, seed))
-        found["errors"] = {each.layer: round(each.error, 3) for each in fitroom.lean.changes(model).changed}
+        model = separable(load(arguments, name, seed))
+        found["errors"] = {each.layer: round(each.error or 0.0, 3) for each in changes(model).changed}
         train(model, data, tuned, rate=5e-4)
     else:
         model, more = adapted(name, data, whole, tuned, arguments)
@@ -156,7 +156,7 @@ def adapted(name: str, data: Any, whole: int, tuned: int, arguments: Any) -> tup
     import keras
     import numpy as np
 
-    import fitroom
+    from fitroom.lean import adapt
 
     images, labels = data["train"]
     chosen = np.isin(labels, THREE)
@@ -177,7 +177,7 @@ def adapted(name: str, data: Any, whole: int, tuned: int, arguments: Any) -> tup
     for layer in alone.layers[:-1]:
         layer.trainable = True
     pointwise = [layer.name for layer in model.layers if getattr(layer, "kernel_size", None) == (1, 1)]
-    found = fitroom.lean.adapt(with_new_head(), 8, layers=pointwise, train=["five"])
+    found = adapt(with_new_head(), 8, layers=pointwise, train=["five"])
     train(found, data, tuned, rate=1e-3)
     return found, {"head_alone_accuracy": round(head_alone, 5), "adapted_layers": len(pointwise)}
 
@@ -396,8 +396,8 @@ def print_table(path: Path) -> None:
         plain = lines.get(f"plain:{name}")
         change = ""
         if plain and kind != "plain" and kind != "lora":
-            mean, half = interval(line, plain)
-            change = f"{mean:+.1f} ± {half:.1f}"
+            points, half = interval(line, plain)
+            change = f"{points:+.1f} ± {half:.1f}"
         mean_accuracy = sum(line["accuracy"]) / len(line["accuracy"])
         peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:,.0f} MiB"
         print(

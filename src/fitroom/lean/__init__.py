@@ -2,8 +2,8 @@
 
 from fitroom.lean.adapting import adapt as adapt
 from fitroom.lean.adapting import merge as merge
-from fitroom.lean.changes import Changes as Changes
-from fitroom.lean.changes import changes as changes
+from fitroom.lean.changes_made import Changes as Changes
+from fitroom.lean.changes_made import changes as changes
 from fitroom.lean.export.export import export_model as export_model
 from fitroom.lean.pruning import prune as prune
 from fitroom.lean.schedule import PolynomialSchedule as PolynomialSchedule

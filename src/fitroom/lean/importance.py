@@ -64,13 +64,19 @@ def weights_times_gradients(model: Any, data: Any) -> dict[int, list[Any]]:
             f"Received: {type(data).__name__}.",
             hint="give some batches of the training data, for instance data=(x[:256], y[:256])",
         )
+    import keras
+
     copy = Rebuilt(model, copy_layer)
     copy.copy_weights({})
     products = _make_optimizer()
     compile_like(model, copy.model, **compile_arguments(model) | {"optimizer": products, "metrics": None})
     for batch in batches:
         copy.model.train_on_batch(*batch)
-    found = products.root_squares()
+    # In the order of the weights: an optimizer that held them, too, would have JAX donate them twice.
+    found = {
+        id(weight): np.sqrt(keras.ops.convert_to_numpy(total))
+        for weight, total in zip(copy.model.trainable_variables, products.sums, strict=True)
+    }
     layers = {key: (old, new) for key, (old, new) in copy.layers.items() if getattr(old, "weights", None)}
     return {
         key: [found.get(id(weight), np.zeros(weight.shape, np.float32)) for weight in new.weights]
@@ -85,22 +91,18 @@ def _make_optimizer() -> Any:
     class Products(keras.optimizers.Optimizer):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(learning_rate=0.0, name="products")
-            self.sums: list[tuple[Any, Any]] = []
+            self.sums: list[Any] = []
+            self.places: dict[int, int] = {}
 
         def build(self, variables: Any) -> None:
             if not self.built:
                 super().build(variables)
-                self.sums = [
-                    (each, self.add_variable_from_reference(reference_variable=each, name="sum")) for each in variables
-                ]
+                self.places = {id(each): place for place, each in enumerate(variables)}
+                self.sums = [self.add_variable_from_reference(each, name="sum") for each in variables]
 
         def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-            place = self._get_variable_index(variable)
-            total = self.sums[place][1]
+            total = self.sums[self.places[id(variable)]]
             product = keras.ops.multiply(keras.ops.cast(gradient, total.dtype), keras.ops.cast(variable, total.dtype))
             self.assign_add(total, keras.ops.square(product))
-
-        def root_squares(self) -> dict[int, Any]:
-            return {id(each): np.sqrt(keras.ops.convert_to_numpy(total)) for each, total in self.sums}
 
     return Products()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fitroom.lean.changes import Group
+from fitroom.lean.changes_made import Group
 from fitroom.lean.channels import Channels
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.errors import InputError, ModelError
-from fitroom.lean.changes import Changes, LayerChange, remember_changes
+from fitroom.lean.changes_made import Changes, LayerChange, remember_changes
 from fitroom.lean.network import check_model
 from fitroom.lean.rebuilding import Rebuilt, choose_layers, copy_layer, layers_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fitroom.errors import InputError, ModelError, UnknownNameError
-from fitroom.lean.changes import Changes, remember_changes
+from fitroom.lean.changes_made import Changes, remember_changes
 from fitroom.lean.channels import Axis, Channels
 from fitroom.lean.importance import score_channels, weights_times_gradients
 from fitroom.lean.network import OUTPUT, Network, read_network
