@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, MemoryReading, Name
+from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name
 from fitroom.backends.fake import device as memory
 from fitroom.backends.fake import out_of_memory
 from fitroom.backends.fake.stepper import FakeStepper
@@ -93,6 +93,12 @@ class FakeBackend:
         """The scripted step at the request's batch size; the model is not looked at."""
         return trace_step(self._timeline, request, capacity_bytes=self._gpu_memory.capacity_bytes)
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> FakeStepper:
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """None."""
+        return ()
+
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
         return FakeStepper(self._gpu_memory, remat=remat)

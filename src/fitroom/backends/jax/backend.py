@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, MemoryReading, Name, Stepper
+from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name, Stepper
 from fitroom.backends.jax import device as memory
 from fitroom.backends.jax import out_of_memory, rounds
 from fitroom.memory.step import StepRequest, TracedStep
@@ -66,7 +66,13 @@ class JaxBackend:
 
         return trace_step(model, request)
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """None: XLA fuses operations by itself."""
+        return ()
+
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> Stepper:
         """Steps of a compiled model, each one call of one compiled program."""
         from fitroom.backends.jax.train.stepper import JaxStepper
 

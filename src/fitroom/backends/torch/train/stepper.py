@@ -9,8 +9,8 @@ import torch
 
 from fitroom.backends.torch.device import release
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
+from fitroom.backends.torch.train.computation import Computation
 from fitroom.backends.torch.train.micro_batches import MicroBatchRunner
-from fitroom.backends.torch.train.recompute import bind_recompute
 from fitroom.backends.torch.train.rollback import Rollback
 from fitroom.backends.torch.train.transfer import pin, put_on_device
 from fitroom.batch import Batch, StepName
@@ -18,7 +18,6 @@ from fitroom.keras_model.build import build_from_few
 from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.outputs import join, join_micro_batches
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 
@@ -33,10 +32,15 @@ class TorchStepper:
     """On the host, in page-locked memory. `transfer.py` copies none of it to the card before its step."""
 
     def __init__(
-        self, model: Any, *, put: Callable[[Batch], Batch] = put_on_device, remat: str | Remat | None = None
+        self,
+        model: Any,
+        *,
+        put: Callable[[Batch], Batch] = put_on_device,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
     ) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, bind_recompute(model))
+        self._computation = Computation(model, remat=remat, kernels=kernels)
         self.objective = Objective(model)
         self._put = put
         """Transfers a batch, or a micro-batch, to the device."""
@@ -63,8 +67,8 @@ class TorchStepper:
         """One update from the micro-batches of a batch."""
         rollback = self._prepare_rollback(micro_batches[0])
         self._set_mode(training=True)
-        in_segments = self._rematerialisation.during(max(each.size for each in micro_batches))
-        with rollback.all_or_nothing() as before, in_segments:
+        computation = self._computation.during(max(each.size for each in micro_batches))
+        with rollback.all_or_nothing() as before, computation:
             if len(micro_batches) > 1:
                 rollback.drop_gradients()
                 logs = self._runner.run(micro_batches, before, training=True)
@@ -80,7 +84,8 @@ class TorchStepper:
         rollback = self._prepare_rollback(batch)
         micro_batches = self._micro_batches(batch, micro_batch, "test_step")
         self._set_mode(training=False)
-        with rollback.all_or_nothing() as before, torch.no_grad():
+        computation = self._computation.during(max(each.size for each in micro_batches))
+        with rollback.all_or_nothing() as before, torch.no_grad(), computation:
             if len(micro_batches) > 1:
                 return self._runner.run(micro_batches, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
@@ -88,14 +93,15 @@ class TorchStepper:
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
         self._set_mode(training=False)
-        with torch.no_grad():
-            return self._outputs(Batch(x=x))
+        batch = Batch(x=x)
+        with torch.no_grad(), self._computation.during(batch.size):
+            return self._outputs(batch)
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
         rollback = self._rollback or Rollback(self.model)
         self._set_mode(training=False)
-        with rollback.all_or_nothing(), torch.no_grad():
+        with rollback.all_or_nothing(), torch.no_grad(), self._computation.during(min(micro_batch, batch.size)):
             outputs = [self._outputs(part) for part in batch.micro_batches(micro_batch)]
         return join_micro_batches(outputs, [part.size for part in batch.micro_batches(micro_batch)])
 
