@@ -137,9 +137,6 @@ def why_left_to_keras(model: Any, method: str, arguments: dict[str, Any]) -> str
     import keras
 
     backend = keras.backend.backend()
-    distribution = keras.distribution.distribution()
-    if distribution is not None:
-        return f"`keras.distribution` spreads training over devices ({type(distribution).__name__})"
     if backend == "tensorflow":
         strategy = model.distribute_strategy
         if strategy.num_replicas_in_sync > 1:

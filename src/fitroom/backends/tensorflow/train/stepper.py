@@ -78,6 +78,10 @@ class TensorFlowStepper:
         """Whether it has programs, and they are still right for the model."""
         return self._made_with is not None and self._made_with.matches(self.model)
 
+    def samples_per_device(self, batch_size: int) -> int:
+        """All of them: one device trains."""
+        return batch_size
+
     def trust(self, samples: int) -> None:
         """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
         self._trusted = samples

@@ -47,6 +47,10 @@ class TorchStepper:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
         return self.objective.why_whole(step)
 
+    def samples_per_device(self, batch_size: int) -> int:
+        """All of them: one device trains."""
+        return batch_size
+
     def trust(self, samples: int) -> None:
         """Nothing to skip: a step that does not fit is rolled back."""
 

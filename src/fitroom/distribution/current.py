@@ -1,0 +1,54 @@
+"""The distribution in force in this process: what `fitroom.devices` began."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Several devices that train one model together, as this process sees them."""
+
+    devices: tuple[str, ...]
+    """Their names, such as "gpu:0"; one name alone where nothing is distributed."""
+
+    weights: tuple[float, ...]
+    """The share of each in a batch, in proportion to the others."""
+
+    engine: str
+    """What reduces their gradients: the framework's own, for people."""
+
+    batch_statistics: str
+    """What BatchNormalization sees, in a sentence."""
+
+    process: int = 0
+    """The number of this process, where each device has its own."""
+
+    num_processes: int = 1
+
+    @property
+    def is_first_process(self) -> bool:
+        """Whether this process prints and saves."""
+        return self.process == 0
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices train."""
+        return len(self.devices)
+
+
+_in_force: list[Distribution] = []
+
+
+def current_distribution() -> Distribution | None:
+    """The distribution that `fitroom.devices` began and that has not ended; None where one device trains."""
+    return _in_force[-1] if _in_force else None
+
+
+@contextmanager
+def in_force(distribution: Distribution) -> Iterator[None]:
+    """Have this distribution in force during the block."""
+    _in_force.append(distribution)
+    try:
+        yield
+    finally:
+        _in_force.remove(distribution)
