@@ -138,9 +138,6 @@ def why_left_to_keras(model: Any, method: str, arguments: dict[str, Any]) -> str
 
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        strategy = model.distribute_strategy
-        if strategy.num_replicas_in_sync > 1:
-            return f"{type(strategy).__name__} spreads the model over {strategy.num_replicas_in_sync} devices"
         if any("Distributed" in kind.__name__ for kind in type(arguments.get("x")).__mro__):
             return "the dataset is a distributed one"
     if getattr(keras.config, "is_nnx_enabled", bool)():
