@@ -10,6 +10,7 @@
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
     ├── HostMemoryError          the host has no memory for the next batch
     ├── NoRoomError              a step needs more memory than is free, found before it began
+    ├── PeerError                another process of the same training failed or is gone
     ├── StateLostError           a step failed and the model could not be rolled back
     └── CompilerError            the XLA compiler refused, crashed or was killed
     RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can be resumed; a SystemExit
@@ -129,6 +130,10 @@ class HostMemoryError(FitroomError):
 
 class NoRoomError(FitroomError):
     """A step needs more memory than is free, found before it began. It is handled like any other out-of-memory."""
+
+
+class PeerError(FitroomError):
+    """Another process of the same training failed, is gone, or did not answer within the time limit."""
 
 
 class StateLostError(FitroomError):

@@ -1,8 +1,18 @@
 """The distribution in force in this process: what `fitroom.devices` began."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(kw_only=True)
+class StopVote:
+    """Whether to stop after the batch under way: asked for in this process, and agreed on by all of them."""
+
+    requested: bool = False
+    agreed: bool = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
@@ -24,6 +34,17 @@ class Distribution:
     """The number of this process, where each device has its own."""
 
     num_processes: int = 1
+
+    share: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
+    """Returns the first process's value of what every process gives; all processes must call it."""
+
+    wait: Callable[[], None] = field(default=lambda: None, repr=False)
+    """Returns when all processes have called it."""
+
+    claim: Callable[[str], bool] = field(default=lambda what: True, repr=False)
+    """Whether this process is the first to claim something; others need not be alive."""
+
+    stop: StopVote = field(default_factory=StopVote, repr=False)
 
     @property
     def is_first_process(self) -> bool:

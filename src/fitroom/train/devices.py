@@ -38,7 +38,9 @@ def devices(
             "`fitroom.devices` is in force already, and cannot begin within itself.",
             hint="leave the inner block out; under `fitroom run --devices` the outer one is the command",
         )
-    backend = current_backend()
-    with backend.distribute(DeviceSelection.of(selection), shares, shard_weights=shard_weights) as distribution:
-        with in_force(distribution):
-            yield distribution
+    chosen, backend = DeviceSelection.of(selection), current_backend()
+    with (
+        backend.distribute(chosen, shares, shard_weights=shard_weights) as distribution,
+        in_force(distribution),
+    ):
+        yield distribution

@@ -137,9 +137,9 @@ def why_left_to_keras(model: Any, method: str, arguments: dict[str, Any]) -> str
     import keras
 
     backend = keras.backend.backend()
-    if backend == "tensorflow":
-        if any("Distributed" in kind.__name__ for kind in type(arguments.get("x")).__mro__):
-            return "the dataset is a distributed one"
+    kinds = type(arguments.get("x")).__mro__
+    if backend == "tensorflow" and any("Distributed" in kind.__name__ for kind in kinds):
+        return "the dataset is a distributed one"
     if getattr(keras.config, "is_nnx_enabled", bool)():
         return "Flax NNX holds the variables of Keras"
     if any("DataAdapter" in kind.__name__ for kind in type(arguments.get("x")).__mro__):

@@ -77,9 +77,8 @@ class TensorFlowBackend:
     def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.allocator import take_one_region
-        from fitroom.backends.tensorflow.train.stepper import cached_stepper
-
         from fitroom.backends.tensorflow.train.distribute import move_to_strategy
+        from fitroom.backends.tensorflow.train.stepper import cached_stepper
 
         take_one_region()
         move_to_strategy(model)

@@ -1,7 +1,7 @@
 """Where state and batches lie when JAX trains on several devices: as `keras.distribution` says.
 
-A batch is shared out evenly along the mesh's batch axis, which is all that a sharded array can do. What is left over, fewer
-samples than there are devices, is replicated: every device computes it, and it counts once.
+A batch is shared out evenly along the mesh's batch axis, which is all that a sharded array can do. What is left over,
+fewer samples than there are devices, is replicated: every device computes it, and it counts once.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class Spread:
         return run
 
     def put(self, batch: Batch, *, can_cut: bool) -> SpreadBatch:
-        """Transfer a batch to the devices. One that cannot be cut is replicated where it cannot be shared out evenly."""
+        """Transfer a batch to the devices. One that can be neither cut nor shared out evenly is replicated."""
         rest = batch.size % self.num_shares
         if rest and not can_cut:
             return SpreadBatch(main=None, rest=self._put(batch, PartitionSpec()))

@@ -1,9 +1,9 @@
 """A step in micro-batches on several devices.
 
-Each device goes over its share of the batch. Where nothing in the model looks at the batch as a whole, the gradients are
-added up on each device and reduced once, after the last micro-batch. Otherwise (BatchNormalization, sharded weights) a
-micro-batch is one computation over all devices, which the compiler divides. What could not be shared out evenly follows
-as micro-batches of their own, replicated.
+Each device goes over its share of the batch. Where nothing in the model looks at the batch as a whole, the gradients
+are added up on each device and reduced once, after the last micro-batch. Otherwise (BatchNormalization, sharded
+weights) a micro-batch is one computation over all devices, which the compiler divides. What could not be shared out
+evenly follows as micro-batches of their own, replicated.
 """
 
 from collections.abc import Sequence
@@ -106,9 +106,7 @@ class SpreadMicroBatchStep(MicroBatchStep):
         with jax.named_scope(MICRO_BATCH):
             divisors = _Rows(
                 main=np.zeros((0, len(kinds)), "float32") if main is None else self._count_main(count, main),
-                rest=np.zeros((0, len(kinds)), "float32")
-                if rest is None
-                else loop_over_micro_batches(count, None, rest, self._rest_sizes, by_samples.rest, looped=self.looped)[1],
+                rest=np.zeros((0, len(kinds)), "float32") if rest is None else self._count_rest(count, rest),
             )
             totals = sum(jnp.sum(rows.reshape(-1, len(kinds)), axis=0) for rows in divisors)
             counted = _Rows(*(jnp.where(totals, rows / jnp.where(totals, totals, 1), 0) for rows in divisors))
@@ -129,6 +127,10 @@ class SpreadMicroBatchStep(MicroBatchStep):
             return found[None]
 
         return self._on_each_device(on_device, PartitionSpec(self._spread.axis))(main)
+
+    def _count_rest(self, count: DoMicroBatch, rest: Any) -> Any:
+        unused = np.zeros((len(self._rest_sizes), 1), "float32")
+        return loop_over_micro_batches(count, None, rest, self._rest_sizes, unused, looped=self.looped)[1]
 
     def _loop_together(self, do: DoMicroBatch, carry: Any, main: Any, rows: Any) -> Any:
         return loop_over_micro_batches(do, carry, main, self._main_sizes, rows, looped=self.looped, spread=self._spread)

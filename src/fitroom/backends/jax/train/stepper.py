@@ -189,9 +189,7 @@ class JaxStepper:
         looped = bool(self._jit) and not unrolled
         if self._spread is None:
             return MicroBatchStep(self.model, self.objective, sizes, looped=looped)
-        return SpreadMicroBatchStep(
-            self.model, self.objective, self._spread, batch_size, micro_batch, looped=looped
-        )
+        return SpreadMicroBatchStep(self.model, self.objective, self._spread, batch_size, micro_batch, looped=looped)
 
     def _spread_out(self) -> None:
         """Lay out variables and batches as the distribution in force says."""

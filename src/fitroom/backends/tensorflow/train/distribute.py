@@ -27,8 +27,8 @@ def distribute(
     """Train on several devices within the block. Models made in it, or trained in it, are mirrored on all of them."""
     if shard_weights:
         raise BackendError(
-            "TensorFlow cannot shard a Keras model's weights: its strategies mirror them, and Keras 3 has no layout for "
-            "TensorFlow's DTensor.",
+            "TensorFlow cannot shard a Keras model's weights: its strategies mirror them, and Keras 3 lays out none for "
+            "DTensor.",
             hint="JAX can: KERAS_BACKEND=jax; or a smaller model, a leaner optimizer, remat",
         )
     if tf.distribute.has_strategy():
@@ -54,7 +54,7 @@ def distribute(
                 devices=names,
                 weights=weights,
                 engine="tf.distribute.MirroredStrategy",
-                batch_statistics="the samples of its own replica; synchronized=True in the layer: those of all replicas",
+                batch_statistics="the samples of its own replica; those of all with synchronized=True in the layer",
             )
     finally:
         _in_force.remove(strategy)
@@ -65,7 +65,7 @@ def distribute(
 
 def move_to_strategy(model: Any) -> None:
     """Mirror a model that was made outside of the strategy that `distribute` began."""
-    if _in_force and model.distribute_strategy.num_replicas_in_sync == 1 or _is_unmirrored(model):
+    if (_in_force and model.distribute_strategy.num_replicas_in_sync == 1) or _is_unmirrored(model):
         _move(model, _in_force[-1])
         _moved.add(model)
 

@@ -52,7 +52,7 @@ class ReplicaFunctions(StepFunctions):
         return tf.zeros((self.objective.num_losses,)) if _is_empty(data) else super().divisors(data)
 
     def finish(self, sums: dict[str, Any], num_samples: Any) -> None:
-        """The update, from the gradients of all replicas, which the optimizer reduces. `num_samples` is the replica's."""
+        """The update: the optimizer reduces the gradients of all replicas. `num_samples` is this replica's."""
         unused = self._is_unused or [False] * len(sums["gradients"])
         self.update([None if skip else each for each, skip in zip(sums["gradients"], unused, strict=True)])
         StatisticsChange(self.model).apply([_reduced(each) for each in sums["statistics"]])
@@ -132,9 +132,7 @@ class MirroredStepper:
             return self._run_own("test_step", batch)
         parts = self._split(batch, micro_batch, "test_step")
         with Transaction() as transaction:
-            losses = self.replicas.values(
-                [np.zeros(1 + self.objective.num_losses, "float32")] * self.replicas.count
-            )
+            losses = self.replicas.values([np.zeros(1 + self.objective.num_losses, "float32")] * self.replicas.count)
             for part, shares, share in self._shares(transaction, parts):
                 data = self.replicas.data(part)
                 losses = transaction.run(self._program("test_micro_batch"), data, shares, share, losses)
@@ -255,8 +253,8 @@ class MirroredStepper:
         strategy = self.replicas.strategy
 
         def run_and_average(data: Any) -> dict[str, Any]:
-            logs = run(data)
-            return {name: strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None) for name, value in logs.items()}
+            logs, mean = run(data), tf.distribute.ReduceOp.MEAN
+            return {name: strategy.reduce(mean, value, axis=None) for name, value in logs.items()}
 
         return run_and_average
 

@@ -74,4 +74,3 @@ class Replicas:
 def largest_micro_batch(parts: Sequence[Batch]) -> int:
     """The most samples that a replica gets of a micro-batch."""
     return max(part.size for part in parts)
-

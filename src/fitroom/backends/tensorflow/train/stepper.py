@@ -264,9 +264,7 @@ class TensorFlowStepper:
 _CACHE_NAME = "_fitroom_steppers"
 
 
-def cached_stepper(
-    model: Any, *, jit: bool | None, remat: str | Remat | None
-) -> "TensorFlowStepper | MirroredStepper":
+def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> "TensorFlowStepper | MirroredStepper":
     """The stepper of an earlier training with the same settings, if its programs still fit the model; else a new one.
 
     Compiling the programs of a stepper takes a minute where XLA does it.

@@ -10,8 +10,10 @@ import torch
 from fitroom.backends.torch.device import release
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
 from fitroom.backends.torch.train.micro_batches import MicroBatchRunner
+from fitroom.backends.torch.train.processes import Processes, current_processes
 from fitroom.backends.torch.train.recompute import bind_recompute
 from fitroom.backends.torch.train.rollback import Rollback
+from fitroom.backends.torch.train.shared_step import SharedStep
 from fitroom.backends.torch.train.transfer import pin, put_on_device
 from fitroom.batch import Batch, StepName
 from fitroom.keras_model.build import build_from_few
@@ -42,14 +44,17 @@ class TorchStepper:
         """Transfers a batch, or a micro-batch, to the device."""
         self._runner = MicroBatchRunner(model, self.objective, put)
         self._rollback: Rollback | None = None
+        self._shared: SharedStep | None = None
+        """This process's part in steps of several; None where it trains alone."""
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
         return self.objective.why_whole(step)
 
     def samples_per_device(self, batch_size: int) -> int:
-        """All of them: one device trains."""
-        return batch_size
+        """The largest share of a batch, where several processes train together."""
+        processes = current_processes()
+        return batch_size if processes is None else processes.largest_share(batch_size)
 
     def trust(self, samples: int) -> None:
         """Nothing to skip: a step that does not fit is rolled back."""
@@ -61,6 +66,8 @@ class TorchStepper:
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
+        if (processes := current_processes()) is not None:
+            return self._run_shared(processes, batch, micro_batch, "train_step")
         return self.train_micro_batches(self._micro_batches(batch, micro_batch, "train_step"))
 
     def train_micro_batches(self, micro_batches: Sequence[Batch]) -> dict[str, Any]:
@@ -82,12 +89,31 @@ class TorchStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         rollback = self._prepare_rollback(batch)
+        if (processes := current_processes()) is not None:
+            return self._run_shared(processes, batch, micro_batch, "test_step")
         micro_batches = self._micro_batches(batch, micro_batch, "test_step")
         self._set_mode(training=False)
         with rollback.all_or_nothing() as before, torch.no_grad():
             if len(micro_batches) > 1:
                 return self._runner.run(micro_batches, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
+
+    def _run_shared(self, processes: Processes, batch: Batch, micro_batch: int, step: StepName) -> dict[str, Any]:
+        """One batch of which this process does a share."""
+        processes.check_same(batch)
+        self.objective.check_can_cut(step)
+        self.objective.try_losses(batch, self.predict)
+        rollback, training = self._prepare_rollback(batch), step == "train_step"
+        if self._shared is None:
+            self._shared = SharedStep(self.model, self.objective, self._runner, processes, rollback.seeds)
+        self._set_mode(training=training)
+        samples = min(micro_batch, self.samples_per_device(batch.size))
+        in_segments = self._rematerialisation.during(samples) if training else torch.no_grad()
+        with rollback.all_or_nothing() as before, in_segments:
+            rollback.drop_gradients()
+            logs = self._shared.run(batch, micro_batch, before, self._update if training else None)
+            rollback.drop_gradients()
+        return logs
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
