@@ -6,7 +6,8 @@
     FITROOM_RESTARTS      how many processes of this command ran before this one, as it restarts where memory stays
                           taken; set by fitroom itself
     FITROOM_VOTE_SECONDS  how long a process of a training on several devices waits for the others; default: 600
-    FITROOM_DEVICES       the devices of the processes that `fitroom run --devices` starts; set by fitroom itself
+    FITROOM_DEVICES, FITROOM_VISIBLE, FITROOM_LAUNCHED, FITROOM_SEED, FITROOM_LOGS
+                          what `fitroom run --devices` tells the processes that it starts; set by fitroom itself
     FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
 `KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to the frameworks and are obeyed where they matter.
@@ -17,6 +18,10 @@ from pathlib import Path
 
 RESTARTS = "FITROOM_RESTARTS"
 DEVICES = "FITROOM_DEVICES"
+VISIBLE = "FITROOM_VISIBLE"
+LAUNCHED = "FITROOM_LAUNCHED"
+SEED = "FITROOM_SEED"
+LOGS = "FITROOM_LOGS"
 VOTE_SECONDS = "FITROOM_VOTE_SECONDS"
 
 

@@ -140,6 +140,10 @@ class StateLostError(FitroomError):
     """A step failed after its inputs had been donated to the device, so that the model could not be rolled back."""
 
 
+class NeedsProcesses(BaseException):
+    """A script chose PyTorch after it was started in one process, and several devices were asked for."""
+
+
 class CompilerError(FitroomError):
     """The XLA compiler refused, crashed or was killed."""
 

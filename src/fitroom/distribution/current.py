@@ -1,9 +1,11 @@
 """The distribution in force in this process: what `fitroom.devices` began."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from fitroom.distribution.shares import share_out
 
 
 @dataclass(kw_only=True)
@@ -55,6 +57,25 @@ class Distribution:
     def num_devices(self) -> int:
         """How many devices train."""
         return len(self.devices)
+
+
+def describe(distribution: Distribution, batch_size: int, *, batch_statistics: bool) -> str:
+    """Say for people which devices train, by what, and what each gets of a batch.
+
+    >>> two = Distribution(devices=("gpu:0", "gpu:1"), weights=(1, 1), engine="DDP", batch_statistics="its own samples")
+    >>> describe(two, 63, batch_statistics=True)
+    'training on gpu:0 and gpu:1 by DDP: 32 and 31 samples of a batch of 63. BatchNormalization sees its own samples.'
+    """
+    shares = share_out(batch_size, distribution.weights)
+    *names, last = distribution.devices
+    sizes = f"{shares[0]} samples each" if len(set(shares)) == 1 else f"{_listed(shares)} samples"
+    said = f"training on {', '.join(names)} and {last} by {distribution.engine}: {sizes} of a batch of {batch_size}."
+    return said + (f" BatchNormalization sees {distribution.batch_statistics}." if batch_statistics else "")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    *first, last = numbers
+    return f"{', '.join(map(str, first))} and {last}"
 
 
 _in_force: list[Distribution] = []

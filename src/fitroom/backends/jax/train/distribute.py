@@ -20,6 +20,9 @@ BATCH_AXIS = "batch"
 SPREAD_MODELS: "weakref.WeakSet[Any]" = weakref.WeakSet()
 """The models whose variables were laid out over several devices."""
 
+_in_force: list[Any] = []
+"""The distributions that `distribute` made and that have not ended."""
+
 
 @contextmanager
 def distribute(
@@ -49,6 +52,7 @@ def distribute(
     mesh = keras.distribution.DeviceMesh((len(chosen),), [BATCH_AXIS], np.array(names))
     distribution = WeightShards(mesh) if shard_weights else keras.distribution.DataParallel(device_mesh=mesh)
     before = set(SPREAD_MODELS)
+    _in_force.append(distribution)
     try:
         with distribution.scope():
             yield Distribution(
@@ -58,9 +62,20 @@ def distribute(
                 batch_statistics="the samples of all devices together",
             )
     finally:
+        _in_force.remove(distribution)
         for model in set(SPREAD_MODELS) - before:
             optimizer = getattr(model, "optimizer", None)
             gather([*model.variables, *model.metrics_variables, *(optimizer.variables if optimizer else ())])
+
+
+def check_is_ours() -> None:
+    """Raise InputError where a script replaced the distribution that `distribute` began by one of its own."""
+    own = keras.distribution.distribution()
+    if _in_force and own is not _in_force[-1]:
+        raise InputError(
+            f"The script set a `keras.distribution` of its own, {type(own).__name__}, and other devices were asked for.",
+            hint="leave the devices out, or the distribution",
+        )
 
 
 class WeightShards(keras.distribution.ModelParallel):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from fitroom.backends.jax.jit import fitroom_jits, jit_note
-from fitroom.backends.jax.train.distribute import SPREAD_MODELS
+from fitroom.backends.jax.train.distribute import SPREAD_MODELS, check_is_ours
 from fitroom.backends.jax.train.micro_batches import MicroBatchStep, has_sparse
 from fitroom.backends.jax.train.programs import Programs, cached_programs
 from fitroom.backends.jax.train.recompute import recompute_segment
@@ -195,6 +195,7 @@ class JaxStepper:
         """Lay out variables and batches as the distribution in force says."""
         spread = self._spread = current_spread()
         if spread is not None:
+            check_is_ours()
             SPREAD_MODELS.add(self.model)
             spread.place(self._variables)
             self._transfer.put = lambda batch: spread.put(batch, can_cut=self.why_whole() is None)

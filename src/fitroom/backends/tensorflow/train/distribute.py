@@ -27,8 +27,7 @@ def distribute(
     """Train on several devices within the block. Models made in it, or trained in it, are mirrored on all of them."""
     if shard_weights:
         raise BackendError(
-            "TensorFlow cannot shard a Keras model's weights: its strategies mirror them, and Keras 3 lays out none for "
-            "DTensor.",
+            "TensorFlow cannot shard the weights of a Keras model: its strategies mirror them.",
             hint="JAX can: KERAS_BACKEND=jax; or a smaller model, a leaner optimizer, remat",
         )
     if tf.distribute.has_strategy():
@@ -65,15 +64,22 @@ def distribute(
 
 def move_to_strategy(model: Any) -> None:
     """Mirror a model that was made outside of the strategy that `distribute` began."""
-    if (_in_force and model.distribute_strategy.num_replicas_in_sync == 1) or _is_unmirrored(model):
+    if not _in_force:
+        return
+    own = model.distribute_strategy
+    if own.num_replicas_in_sync > 1 and own is not _in_force[-1]:
+        raise InputError(
+            f"The model {model.name!r} was made under a strategy of its own, {type(own).__name__}, and other devices "
+            "were asked for.",
+            hint="leave the devices out, or the strategy",
+        )
+    if own.num_replicas_in_sync == 1 or _is_unmirrored(model):
         _move(model, _in_force[-1])
         _moved.add(model)
 
 
 def _is_unmirrored(model: Any) -> bool:
     """Whether a model says that it follows the strategy in force, and its variables do not."""
-    if not _in_force:
-        return False
     return any(not isinstance(each.value, tf.distribute.DistributedValues) for each in model.variables)
 
 

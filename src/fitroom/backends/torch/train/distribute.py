@@ -1,10 +1,13 @@
 """Several devices under PyTorch: a process for each, started by `torchrun`, joined for the length of a block."""
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
+import keras
 import torch
 import torch.distributed as dist
 
@@ -12,7 +15,7 @@ from fitroom.backends.torch.train.processes import Processes, use_processes
 from fitroom.distribution.current import Distribution
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.distribution.shares import check_weights
-from fitroom.environment import DEVICES, vote_seconds
+from fitroom.environment import DEVICES, VISIBLE, vote_seconds
 from fitroom.errors import BackendError, InputError
 
 OWN_STATISTICS = "the samples of its own process; Keras refuses synchronized=True on PyTorch"
@@ -44,28 +47,71 @@ def distribute(
             hint=f'fitroom.devices("all"), or torchrun --nproc-per-node={count}',
         )
     weights = check_weights(weights, world)
-    is_own = not dist.is_initialized()
-    if is_own:
+    _check_devices()
+    if not dist.is_initialized():
         dist.init_process_group(_reducing_backend(), timeout=timedelta(seconds=vote_seconds()))
+        atexit.register(_leave)  # it cannot be begun a second time in a process
     processes = Processes(weights)
     names = tuple(os.environ.get(DEVICES, "").split(",")) if os.environ.get(DEVICES) else ()
+    with use_processes(processes), _saving_in_first(processes.rank):
+        yield Distribution(
+            devices=names if len(names) == world else tuple(f"process {number}" for number in range(world)),
+            weights=weights,
+            engine="DistributedDataParallel",
+            batch_statistics=OWN_STATISTICS,
+            process=processes.rank,
+            num_processes=world,
+            share=processes.share,
+            wait=processes.wait,
+            claim=processes.claim,
+            stop=processes.stop,
+        )
+
+
+_SAVING = ("save", "save_weights", "export")
+
+
+@contextmanager
+def _saving_in_first(rank: int) -> Iterator[None]:
+    """Have models saved by the first process alone: in others Keras's methods for it do nothing within the block."""
+    if rank == 0:
+        yield
+        return
+    places = [(keras.Model, name) for name in _SAVING]
+    places += [(module, name) for module in (keras.models, keras.saving) for name in ("save_model", "save_weights")]
+    own = [(owner, name, getattr(owner, name)) for owner, name in places if hasattr(owner, name)]
+    for owner, name, _ in own:
+        setattr(owner, name, _save_nothing)
     try:
-        with use_processes(processes):
-            yield Distribution(
-                devices=names if len(names) == world else tuple(f"process {number}" for number in range(world)),
-                weights=weights,
-                engine="DistributedDataParallel",
-                batch_statistics=OWN_STATISTICS,
-                process=processes.rank,
-                num_processes=world,
-                share=processes.share,
-                wait=processes.wait,
-                claim=processes.claim,
-                stop=processes.stop,
-            )
+        yield
     finally:
-        if is_own:
-            dist.destroy_process_group()
+        for owner, name, method in own:
+            setattr(owner, name, method)
+
+
+def _save_nothing(*arguments: Any, **options: Any) -> None:
+    """Take the arguments of a method that saves, and save nothing."""
+
+
+def _check_devices() -> None:
+    """Raise InputError where the script chose a device of its own after fitroom had given it one."""
+    given = os.environ.get(VISIBLE)
+    if given is not None and os.environ.get("CUDA_VISIBLE_DEVICES", "") != given:
+        raise InputError(
+            f"The script sets CUDA_VISIBLE_DEVICES to {os.environ.get('CUDA_VISIBLE_DEVICES', '')!r}, and `--devices` "
+            f"gave this process the device {given!r}.",
+            hint="leave one of the two out",
+        )
+    if torch.cuda.is_available() and given is not None and torch.cuda.current_device() != 0:
+        raise InputError(
+            f"The script chose cuda:{torch.cuda.current_device()}, and `--devices` gave this process cuda:0 alone.",
+            hint="leave `torch.cuda.set_device` out of the script, or --devices",
+        )
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 @contextmanager
