@@ -9,6 +9,7 @@ import jax
 import keras
 import numpy as np
 
+from fitroom.backends.jax.shards import largest_axis
 from fitroom.backends.jax.train.spread import gather
 from fitroom.distribution.current import Distribution
 from fitroom.distribution.selection import DeviceSelection
@@ -73,7 +74,7 @@ def check_is_ours() -> None:
     own = keras.distribution.distribution()
     if _in_force and own is not _in_force[-1]:
         raise InputError(
-            f"The script set a `keras.distribution` of its own, {type(own).__name__}, and other devices were asked for.",
+            f"The script set a `keras.distribution` of its own, {type(own).__name__}; other devices were asked for.",
             hint="leave the devices out, or the distribution",
         )
 
@@ -90,8 +91,8 @@ class WeightShards(keras.distribution.ModelParallel):  # type: ignore[misc]
     def get_variable_layout(self, variable: Any) -> Any:
         """The layout of one variable; replicated where no axis divides."""
         mesh = self.device_mesh
-        num_devices, axes = mesh.devices.size, [None] * len(variable.shape)
-        divisible = [place for place, size in enumerate(variable.shape) if size and size % num_devices == 0]
-        if divisible:
-            axes[max(divisible, key=lambda place: variable.shape[place])] = mesh.axis_names[0]
+        axes: list[str | None] = [None] * len(variable.shape)
+        place = largest_axis(variable.shape, mesh.devices.size)
+        if place is not None:
+            axes[place] = mesh.axis_names[0]
         return keras.distribution.TensorLayout(axes, mesh)

@@ -118,7 +118,7 @@ class SpreadMicroBatchStep(MicroBatchStep):
         return _Rows(*chosen)
 
     def _count_main(self, count: DoMicroBatch, main: Any) -> Any:
-        unused = np.zeros((len(self._main_sizes), 1), "float32")
+        unused: Any = np.zeros((len(self._main_sizes), 1), "float32")
         if not self._is_local:
             return self._loop_together(count, None, main, unused)[1]
 
@@ -129,7 +129,7 @@ class SpreadMicroBatchStep(MicroBatchStep):
         return self._on_each_device(on_device, PartitionSpec(self._spread.axis))(main)
 
     def _count_rest(self, count: DoMicroBatch, rest: Any) -> Any:
-        unused = np.zeros((len(self._rest_sizes), 1), "float32")
+        unused: Any = np.zeros((len(self._rest_sizes), 1), "float32")
         return loop_over_micro_batches(count, None, rest, self._rest_sizes, unused, looped=self.looped)[1]
 
     def _loop_together(self, do: DoMicroBatch, carry: Any, main: Any, rows: Any) -> Any:

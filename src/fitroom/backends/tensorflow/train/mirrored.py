@@ -51,12 +51,13 @@ class ReplicaFunctions(StepFunctions):
         """What the losses divide this replica's part of a micro-batch by."""
         return tf.zeros((self.objective.num_losses,)) if _is_empty(data) else super().divisors(data)
 
-    def finish(self, sums: dict[str, Any], num_samples: Any) -> None:
+    def finish(self, sums: dict[str, Any], num_samples: Any) -> dict[str, Any]:
         """The update: the optimizer reduces the gradients of all replicas. `num_samples` is this replica's."""
         unused = self._is_unused or [False] * len(sums["gradients"])
         self.update([None if skip else each for each, skip in zip(sums["gradients"], unused, strict=True)])
         StatisticsChange(self.model).apply([_reduced(each) for each in sums["statistics"]])
         self.track(sums["losses"], num_samples)
+        return {}  # metrics are read outside of the replicas
 
     def track(self, losses: Any, num_samples: Any) -> None:
         """Update the loss trackers with the loss of the whole batch, each replica by its own samples."""
@@ -193,7 +194,7 @@ class MirroredStepper:
                 divisors += [row.numpy().tolist() for row, each in zip(found, part, strict=True) if each.size]
         rows = iter(self.objective.shares(filled, divisors))
         num_samples = sum(each.size for each in filled)
-        none = np.zeros(self.objective.num_losses, "float32")
+        none: Any = np.zeros(self.objective.num_losses, "float32")
         for part in parts:
             shares = [next(rows) if each.size else none for each in part]
             samples = [np.float32(each.size / num_samples) for each in part]

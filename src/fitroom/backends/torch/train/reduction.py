@@ -31,7 +31,7 @@ class GradientReduction:
         self._distributed().backward()
 
 
-class _Weights(torch.nn.Module):
+class _Weights(torch.nn.Module):  # type: ignore[misc]
     """The weights, in a module whose output depends on none of their values."""
 
     def __init__(self, weights: Sequence[Any]) -> None:
