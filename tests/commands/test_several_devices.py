@@ -41,10 +41,9 @@ def test_uneven_batches_train_to_the_weights_of_one_device(found):
         assert found[f"{number} devices"]["logs"] < 1e-5
 
 
-@pytest.mark.parametrize("case", ["accumulated", "recomputed"])
-def test_micro_batches_and_remat_train_to_the_weights_of_one_device(found, case):
-    assert found[case]["weights"] < 1e-6
-    assert found[case]["logs"] < 1e-5
+def test_weighted_micro_batches_with_remat_train_to_the_weights_of_one_device(found):
+    assert found["accumulated and recomputed"]["weights"] < 1e-6
+    assert found["accumulated and recomputed"]["logs"] < 1e-5
 
 
 def test_mixed_precision_differs_by_its_rounding(found):
@@ -61,7 +60,6 @@ def test_unequal_shares_count_by_their_samples(found):
 
 def test_batch_normalisation_and_dropout_train(found):
     assert found["normalised"]["finite"]
-    assert found["dropout"]["finite"]
 
 
 def test_planted_out_of_memory_on_one_device_has_all_repeat_the_batch(found):

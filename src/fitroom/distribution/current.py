@@ -32,6 +32,9 @@ class Distribution:
     batch_statistics: str
     """What BatchNormalization sees, in a sentence."""
 
+    replicates_rest: bool = False
+    """Whether samples that cannot be shared out evenly are computed by every device, and counted once."""
+
     process: int = 0
     """The number of this process, where each device has its own."""
 
@@ -66,10 +69,12 @@ def describe(distribution: Distribution, batch_size: int, *, batch_statistics: b
     >>> describe(two, 63, batch_statistics=True)
     'training on gpu:0 and gpu:1 by DDP: 32 and 31 samples of a batch of 63. BatchNormalization sees its own samples.'
     """
-    shares = share_out(batch_size, distribution.weights)
+    rest = batch_size % distribution.num_devices if distribution.replicates_rest else 0
+    shares = share_out(batch_size - rest, distribution.weights)
     *names, last = distribution.devices
     sizes = f"{shares[0]} samples each" if len(set(shares)) == 1 else f"{_listed(shares)} samples"
-    said = f"training on {', '.join(names)} and {last} by {distribution.engine}: {sizes} of a batch of {batch_size}."
+    said = f"training on {', '.join(names)} and {last} by {distribution.engine}: {sizes} of a batch of {batch_size}"
+    said += f", and {rest} that do not divide computed by all, counted once." if rest else "."
     return said + (f" BatchNormalization sees {distribution.batch_statistics}." if batch_statistics else "")
 
 

@@ -44,10 +44,11 @@ class DeviceSelection:
 
     def choose(self, available: int, *, kind: str = "device") -> tuple[int, ...]:
         """The numbers of the devices, of `available` ones. Raises InputError where there are fewer."""
+        kinds = f"{kind}es" if kind.endswith("s") else f"{kind}s"
         last = max(self.numbers) if self.numbers else (self.count or 0) - 1
         if last >= available:
-            asked = f"{kind} {last}" if self.numbers else f"{self.count} {kind}s"
-            there = f"one {kind}, number 0" if available == 1 else f"{available} {kind}s, 0 to {available - 1}"
+            asked = f"{kind} {last}" if self.numbers else f"{self.count} {kinds}"
+            there = f"one {kind}, number 0" if available == 1 else f"{available} {kinds}, 0 to {available - 1}"
             raise InputError(
                 f"There is no {asked}: the framework sees {there}."
                 if self.numbers

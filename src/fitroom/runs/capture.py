@@ -89,7 +89,9 @@ def _copy_value(variable: Any) -> Any:
     """A copy on the host: on the CPU a framework may give a view of its own memory, which the next step overwrites."""
     import keras
 
-    array = keras.ops.convert_to_numpy(variable.value)
+    # A metric of a `tf.distribute` strategy is one variable a replica, which Keras's own function cannot read.
+    value = variable.value
+    array = value.numpy() if hasattr(value, "values") and hasattr(value, "numpy") else keras.ops.convert_to_numpy(value)
     return array if array.flags.owndata and array.flags.writeable else np.array(array, copy=True)
 
 

@@ -61,6 +61,7 @@ def distribute(
                 weights=weights,
                 engine="keras.distribution, weights sharded" if shard_weights else "keras.distribution.DataParallel",
                 batch_statistics="the samples of all devices together",
+                replicates_rest=True,
             )
     finally:
         _in_force.remove(distribution)
