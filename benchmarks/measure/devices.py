@@ -1,11 +1,11 @@
-"""Training on several devices: what it costs on CPU devices, estimates for several cards, real out-of-memory on one of two.
+"""Training on several devices: its cost on CPU devices, estimates for several cards, real out-of-memory on one of two.
 
     python benchmarks/measure/devices.py overhead --backend jax        # fitroom over the engine used by hand, on CPUs
     python benchmarks/measure/devices.py estimates                     # JAX: Xception per card for 1, 2, 4, 8 cards
     python benchmarks/measure/devices.py out-of-memory --backend torch --out FOLDER     # on a card: one of two runs out
 
-Each prints JSON lines; with `--out` they are added to FOLDER/devices.jsonl. `out-of-memory` makes two devices of one card:
-two logical GPUs of TensorFlow with different limits, two Gloo processes of PyTorch with different fractions.
+Each prints JSON lines; with `--out` they are added to FOLDER/devices.jsonl. `out-of-memory` makes two devices of one
+card: two logical GPUs of TensorFlow with different limits, two Gloo processes of PyTorch with different fractions.
 """
 
 import argparse
@@ -22,6 +22,7 @@ SMALL_MIB, LARGE_MIB = 2500, 12000
 
 
 def main():
+    """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["overhead", "estimates", "out-of-memory", "child"])
     parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
@@ -124,6 +125,7 @@ def _timed(train):
 
 
 def by_fitroom(backend):
+    """The training by fitroom."""
     _logical_cpus(backend)
     import fitroom
 
@@ -133,6 +135,7 @@ def by_fitroom(backend):
 
 
 def by_hand(backend):
+    """The same training by the engine alone: Keras's own `fit` under it, or PyTorch's usual loop."""
     _logical_cpus(backend)
     import keras
 

@@ -4,6 +4,7 @@ Before gradients are reduced the processes vote, over a CPU channel with a time 
 its micro-batches, ran out of memory, or failed. So all of them go the same way, and none waits for one that gave up.
 """
 
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,9 @@ class Processes:
         """`weights` are the shares of a batch, in proportion. The default process group exists already."""
         self.rank, self.count, self.weights = dist.get_rank(), dist.get_world_size(), tuple(weights)
         self.stop = StopVote()
+        # The launcher's, which lives on when any of the processes is gone.
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self._store = dist.TCPStore(address, port, is_master=False, wait_for_workers=False)
         self._channel = dist.new_group(backend="gloo", timeout=timedelta(seconds=vote_seconds()))
 
     def largest_share(self, batch_size: int) -> int:
@@ -122,8 +126,7 @@ class Processes:
 
     def claim(self, what: str) -> bool:
         """Whether this process is the first to claim something. The others may be gone: the launcher counts."""
-        store = dist.distributed_c10d._get_default_store()
-        return bool(store.add(f"fitroom/{what}", 1) == 1)
+        return bool(self._store.add(f"fitroom/{what}", 1) == 1)
 
     def _vote(self, outcome: Outcome) -> list[int]:
         votes = self._gather([int(outcome), int(self.stop.requested)])
