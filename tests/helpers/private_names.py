@@ -109,6 +109,20 @@ PRIVATE_NAMES = [
     *_names("<variable>", "no stand-ins for values: estimates would allocate the model", "_value"),
     *_names("<variable>", "variables of TensorFlow's steps have no dtype", "_dtype", backends=_TF),
     *_names("keras.Variable", "variables that were held back are not initialised", "_deferred_initialize"),
+    # Keras: several devices
+    *_names("<model>", "a model made before `fitroom.devices` is not mirrored", "_distribute_strategy", backends=_TF),
+    *_names(
+        "<optimizer>",
+        "a model made before `fitroom.devices` is not mirrored",
+        *("_distribution_strategy", "_trainable_variables_indices", "_var_key"),
+        backends=_TF,
+    ),
+    *_names("keras.Variable", "a model made before `fitroom.devices` is not mirrored", "_initialize", backends=_TF),
+    *_names(
+        "keras.src.losses.loss",
+        "uneven shares of a batch count as if they were even on TensorFlow",
+        "scale_loss_for_distribution",
+    ),
     # keras-tuner
     *_names(
         "keras_tuner.Tuner",
