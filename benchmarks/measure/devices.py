@@ -45,7 +45,7 @@ def main():
 
 def run_overhead(options):
     """Seconds a step by fitroom and by hand, in turns, each in fresh processes."""
-    seconds = {"fitroom": [], "by hand": []}
+    seconds: dict[str, list[float]] = {"fitroom": [], "by hand": []}
     for _ in range(3):
         for way in seconds:
             seconds[way].append(_child(options.backend, way)["seconds_per_step"])

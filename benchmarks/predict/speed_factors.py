@@ -2,7 +2,7 @@
 
     python benchmarks/predict/speed_factors.py
 
-Reads the steps that were timed from results/{speed,speed_first,remat,fit,plan}.jsonl, writes the factors to
+Reads the steps that were timed from results/{speed,speed_first,remat,fit,plan,kernels}.jsonl, writes the factors to
 src/fitroom/planning/roofline/factors.json, and how good they are to results/speed_factors.json.
 
 The seconds of a step are a sum of what it is made of, each times a factor. The factors are those that are off by the
@@ -19,7 +19,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ from scipy.optimize import nnls
 from scipy.stats import spearmanr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from fitroom.planning.roofline.step_time import CLASSES, FEATURES
+from fitroom.planning.roofline.step_time import CLASSES, FEATURES, OVERLAPPING
 from measure.plan import BATCH_SIZE, remat_of
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 FACTORS = HERE.parents[1] / "src" / "fitroom" / "planning" / "roofline" / "factors.json"
-FILES = ("speed.jsonl", "speed_first.jsonl", "remat.jsonl", "fit.jsonl", "plan.jsonl")
+FILES = ("speed.jsonl", "speed_first.jsonl", "remat.jsonl", "fit.jsonl", "plan.jsonl", "kernels.jsonl")
 SIZES = {"Xception": 299, "InceptionV3": 299}
 """Pictures of the others are of 224 pixels."""
 LIKE = {"tensorflow-jit": "jax"}
@@ -59,6 +59,9 @@ class Line:
     precision: str
     batch_size: int
     seconds: float
+    device_seconds: float | None
+    """The part of them that kernels took on the card, where that was measured."""
+
     ideal: Any
     """What the step is made of."""
 
@@ -85,12 +88,12 @@ def main() -> None:
     for mode in sorted({line.mode for line in lines}):
         of_mode = [line for line in lines if line.mode == mode]
         like = found.get(LIKE.get(mode, ""))
-        found[mode] = fitted(of_mode, like)
+        found[mode] = fitted_apart(of_mode) if mode in OVERLAPPING else fitted(of_mode, like)
         modes[mode] = {
             name: {feature: float(f"{value:.3g}") for feature, value in zip(FEATURES, values, strict=True)}
             for name, values in zip(CLASSES, found[mode], strict=True)
         }
-        quality[mode] = told(of_mode, found[mode], like)
+        quality[mode] = told(of_mode, found[mode], like, fit=fitted_apart if mode in OVERLAPPING else fitted)
         print(mode, json.dumps(quality[mode], indent=1))
     note = " ".join(__doc__.split("\n\n")[-1].split())
     FACTORS.write_text(json.dumps({"note": note, "modes": modes, "measured": quality}, indent=1) + "\n")
@@ -151,11 +154,12 @@ def read(group: Sequence[dict[str, Any]]) -> Iterator[Line]:
         segmentation = choice.choose(remat, at_once, resident_bytes(model, at_once))
         step = {"batch_size": batch_size, "micro_batch": micro_batch, "precision": precision}
         yield Line(
-            mode=mode_of(data["backend"], bool(data["jit"])),
+            mode=mode_of(data["backend"], bool(data["jit"]), data.get("kernels")),
             model=name,
             precision=precision,
             batch_size=batch_size,
             seconds=data["seconds"],
+            device_seconds=data.get("device_seconds"),
             ideal=step_time.ideal(**step, segments=segmentation.segments),
         )
 
@@ -181,6 +185,30 @@ def fitted(lines: Sequence[Line], like: Any = None) -> Any:
     return nnls(np.array(rows), np.array(wanted))[0].reshape(len(CLASSES), len(FEATURES))
 
 
+def fitted_apart(lines: Sequence[Line], like: Any = None) -> Any:
+    """The factors of a mode in which host and card work side by side: the card's by its own seconds, then the host's.
+
+    The host's are fitted on the steps that took longer than their kernels, which waited for the host.
+    """
+    on_card = [
+        replace(line, seconds=line.device_seconds, ideal=np.append(line.ideal[:-2], [0, 0]))
+        for line in lines
+        if line.device_seconds
+    ]
+    factors = fitted(on_card)
+    factors[:, :-2] = np.maximum(factors[:, :-2], 1)  # no kernel is faster than the ideal; few models tell them apart
+    waiting = [line for line in lines if line.device_seconds and line.seconds > 1.2 * line.device_seconds] or lines
+    rows = [line.ideal[-2:] / line.seconds for line in waiting]
+    factors[:, -2:] = nnls(np.array(rows), np.ones(len(rows)))[0]
+    return factors
+
+
+def seconds_by(line: Line, factors: Any) -> float:
+    """The seconds that factors predict for a step."""
+    terms = line.ideal * factors[int(line.is_half)]
+    return float(max(terms[:-2].sum(), terms[-2:].sum()) if line.mode in OVERLAPPING else terms.sum())
+
+
 def as_if_alike(lines: Sequence[Line]) -> Any:
     """The factors if there were one for all work, one for launches and one for steps."""
     rows = [[line.ideal[:-2].sum(), *line.ideal[-2:]] / np.array(line.seconds) for line in lines]
@@ -195,16 +223,16 @@ def as_all_of(lines: Sequence[Line], like: Any) -> Any:
     return times * np.maximum(like, like.max() * 1e-9)
 
 
-def told(lines: Sequence[Line], factors: Any, like: Any) -> dict[str, Any]:
+def told(lines: Sequence[Line], factors: Any, like: Any, *, fit: Any) -> dict[str, Any]:
     """How good the factors are: of all lines, and of those of models that were left out."""
     left_out: dict[int, float] = {}
     models = sorted({line.model for line in lines})
     for model in models:
         rest = [line for line in lines if line.model != model]
         if rest:
-            others = fitted(rest, like).ravel()
-            left_out |= {id(line): float(line.row @ others) for line in lines if line.model == model}
-    inside = {id(line): float(line.row @ factors.ravel()) for line in lines}
+            others = fit(rest, like)
+            left_out |= {id(line): seconds_by(line, others) for line in lines if line.model == model}
+    inside = {id(line): seconds_by(line, factors) for line in lines}
     return {
         "lines": {name: sum(line.is_half == bool(at) for line in lines) for at, name in enumerate(CLASSES)},
         "models": models,

@@ -1,5 +1,8 @@
 """fitroom: train any Keras model in the GPU memory you have."""
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from fitroom import data as data
 from fitroom.budget import Budget as Budget
 from fitroom.cards.catalogue import Card as Card
@@ -52,3 +55,10 @@ from fitroom.version import __version__ as __version__
 from fitroom.watching.watch import watch as watch
 
 _remember_choices()
+
+
+def __getattr__(name: str) -> _Any:
+    """Import `fitroom.lean` when it is first used: it lies above packages that import this one."""
+    if name == "lean":
+        return _importlib.import_module("fitroom.lean")
+    raise AttributeError(f"module 'fitroom' has no attribute {name!r}")

@@ -11,6 +11,9 @@ from fitroom.units import format_bytes, parse_bytes
 REMAT_NAMES = ("none", "blocks")
 """What `Recipe(remat=...)` may be besides a `Remat`."""
 
+KERNELS = ("keras", "fused")
+"""What `Recipe(kernels=...)` may be."""
+
 StepKind = Literal["keras", "fitroom"]
 """Whose step is carried out: that of Keras's `model.fit`, or that of `fitroom.fit`."""
 
@@ -83,6 +86,7 @@ EFFECTS: dict[str, Effect] = {
     "jit": "nothing",
     "remat": "nothing",
     "input_dtype": "nothing",
+    "kernels": "rounding",
     "precision": "rounding",
     "micro_batch": "batch statistics",
     "keras_accumulation": "batch statistics",
@@ -112,6 +116,10 @@ class Recipe:
     """Whose step it is: "keras" for that of `model.fit`, "fitroom" for that of `fitroom.fit`, which can recompute and
     take micro-batches. None: Keras's, unless `remat` is given or the batch is larger than `micro_batch`."""
 
+    kernels: str | None = None
+    """What computes the layers: "keras" for Keras's own operations, "fused" for the framework's fused ones where there
+    are any, which take less memory and time. None: Keras's."""
+
     remat: str | Remat | None = None
     """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`. Given,
     "none" included, it implies `step="fitroom"`."""
@@ -138,6 +146,8 @@ class Recipe:
         if self.precision not in (None, *PRECISIONS):
             known = f"known are: {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), PRECISIONS, more=known)
+        if self.kernels not in (None, *KERNELS):
+            raise UnknownNameError("kernels", str(self.kernels), KERNELS, more=f"known are: {', '.join(KERNELS)}")
         if isinstance(self.remat, dict):  # as `to_dict` gives it
             object.__setattr__(self, "remat", Remat(**self.remat))
         if not isinstance(self.remat, Remat) and self.remat not in (None, *REMAT_NAMES):

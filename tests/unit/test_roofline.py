@@ -108,7 +108,7 @@ def test_speed_says_samples_a_second_and_how_it_is_known():
 
 
 def test_there_is_a_factor_for_all_that_a_step_is_made_of():
-    assert set(known_factors()) == {"jax", "tensorflow-jit", "tensorflow-graph", "torch"}
+    assert set(known_factors()) == {"jax", "tensorflow-jit", "tensorflow-graph", "torch", "torch-fused"}
     for classes in known_factors().values():
         assert set(classes) == set(CLASSES)
         for factors in classes.values():

@@ -52,6 +52,21 @@ class MemoryReading:
     """The most the allocator may take."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FusedLayer:
+    """A layer for whose kind a framework has a fused operation."""
+
+    path: str
+    kind: str
+    """Its class in Keras."""
+
+    operation: str | None
+    """The operation that serves it; None where it is left to Keras."""
+
+    why_not: str | None = None
+    """Why it is left to Keras."""
+
+
 class Stepper(Protocol):
     """Carries out the steps of one compiled model, each all of it or nothing.
 
@@ -170,6 +185,12 @@ class Backend(Protocol):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
 
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """List the layers of a built model that `Recipe(kernels="fused")` concerns, served or not.
+
+        Empty where the framework's compiler fuses operations by itself, as XLA does.
+        """
+
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory without running it. Raises BackendError where `can_trace` is false."""
 
@@ -183,9 +204,11 @@ class Backend(Protocol):
         share a batch out so.
         """
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> Stepper:
         """Steps of a compiled and built model.
 
         `jit` is `jit_compile` where it differs from the model's own; `remat` says which segments of the model are
-        recomputed in the backward pass.
+        recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served.
         """

@@ -45,7 +45,7 @@ class Choice:
     def from_job(cls, job: Job) -> "Choice":
         """The choice that `to_job` has written to `job.json`, which `records.check_resumable` found whole."""
         plan = Plan.from_dict(job.plan) if job.plan else None
-        started_with = {name: job.values["recipe"].get(name) for name in ("micro_batch", "jit", "remat")}
+        started_with = {name: job.values["recipe"].get(name) for name in ("micro_batch", "jit", "remat", "kernels")}
         return cls(
             precision=Precision.from_job(job),
             image_size=job.image_size or 0,
@@ -65,6 +65,7 @@ class Choice:
             "precision": self.precision.policy,
             "jit": self.recipe.jit,
             "remat": self.recipe.to_dict().get("remat"),
+            "kernels": self.recipe.kernels,
         }
         return {
             "precision": self.precision.to_dict(),
@@ -223,7 +224,9 @@ class Chooser:
             image_size=recipe.image_size or self.source.image_size or 0,
             optimizer=recipe.optimizer or self.options.optimizer,
             frozen_layers=recipe.frozen_layers or self.phase.frozen_layers,
-            recipe=recipe if plan else Recipe(micro_batch=recipe.micro_batch, jit=recipe.jit, remat=recipe.remat),
+            recipe=recipe
+            if plan
+            else Recipe(micro_batch=recipe.micro_batch, jit=recipe.jit, remat=recipe.remat, kernels=recipe.kernels),
             plan=plan,
             why=why,
         )

@@ -49,13 +49,13 @@ class Classifier:
 
 def run_backend(place: Path) -> str | None:
     """The backend that a classifier was trained on, if it is known and installed here."""
-    _, job = _file_and_job(place)
+    _, job = find_model(place)
     return job.backend if job.backend in installed_backends() else None
 
 
 def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = False) -> Classifier:
     """Load the classifier of a run folder or a `.keras` file. Without a run its classes are numbered."""
-    file, job = _file_and_job(place)
+    file, job = find_model(place)
     machine_backend = backend or (None if os.environ.get("KERAS_BACKEND") else run_backend(place))
 
     from fitroom.classify.machine import start_machine
@@ -121,7 +121,8 @@ def list_image_files(places: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _file_and_job(place: Path) -> tuple[Path, Job]:
+def find_model(place: Path) -> tuple[Path, Job]:
+    """The `.keras` file of a run folder, or the file itself, and its job; an empty one for any other file."""
     if not os.path.exists(place):
         raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():

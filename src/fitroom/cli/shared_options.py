@@ -9,7 +9,7 @@ import click
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completion import complete_gpus
 from fitroom.cli.option_types import DevicesChoice, RematChoice
-from fitroom.recipe import PRECISIONS, REMAT_NAMES
+from fitroom.recipe import KERNELS, PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 
@@ -84,6 +84,11 @@ def remat(text: str, **options: Any) -> Decorator:
     """`--remat`."""
     completed = _words(*REMAT_NAMES)
     return click.option("--remat", type=RematChoice(), metavar="CHOICE", help=text, shell_complete=completed, **options)
+
+
+def kernels(text: str) -> Decorator:
+    """`--kernels`."""
+    return click.option("--kernels", type=click.Choice(KERNELS), help=text)
 
 
 def plot(text: str) -> Decorator:

@@ -12,6 +12,7 @@ from typing import Any
 from fitroom.errors import ModelError
 from fitroom.keras_model.private import autocast_scope, inner_layers, override_attribute
 from fitroom.keras_model.segmented_call import (
+    DirectCall,
     RecomputeFunction,
     SegmentedCall,
     collect_added_losses,
@@ -19,7 +20,7 @@ from fitroom.keras_model.segmented_call import (
 from fitroom.keras_model.segmented_call import SegmentVariables as SegmentVariables
 from fitroom.recipe import Remat
 from fitroom.remat.chooser import SegmentChooser
-from fitroom.remat.graph import functional_of
+from fitroom.remat.graph import Call, functional_of, layer_graph
 from fitroom.remat.shapes import num_bytes
 
 Step = Callable[..., Any]
@@ -33,8 +34,14 @@ class Rematerialisation:
     ...     model.train_on_batch(x, y)
     """
 
-    def __init__(self, model: Any, remat: str | Remat | None, recompute: RecomputeFunction) -> None:
-        self._model, self._recompute = model, recompute
+    def __init__(
+        self,
+        model: Any,
+        remat: str | Remat | None,
+        recompute: RecomputeFunction,
+        direct: Callable[[Call], DirectCall | None] | None = None,
+    ) -> None:
+        self._model, self._recompute, self._direct = model, recompute, direct
         self.remat = None if remat == "none" else remat
         self._chooser: SegmentChooser | None = None
         self._calls: dict[int, SegmentedCall | HeldLayers] = {}
@@ -44,7 +51,7 @@ class Rematerialisation:
 
         `num_samples` is the micro-batch: segments chosen for a budget depend on it.
         """
-        if self.remat is None:
+        if self.remat is None and (self._direct is None or functional_of(self._model) is None):
             return nullcontext()
         if num_samples not in self._calls:
             self._calls[num_samples] = self._call(num_samples)
@@ -53,16 +60,18 @@ class Rematerialisation:
     def _call(self, num_samples: int) -> "SegmentedCall | HeldLayers":
         if self.remat == "blocks" and functional_of(self._model) is None:
             return HeldLayers(self._model, self._recompute)
+        if self.remat is None:
+            return SegmentedCall(self._model, layer_graph(self._model), (), self._recompute, self._direct)
         self._chooser = self._chooser or SegmentChooser.of_model(self._model)
         segmentation = self._chooser.choose(self.remat or "none", num_samples, resident_bytes(self._model, num_samples))
-        return SegmentedCall(self._model, self._chooser.graph, segmentation.segments, self._recompute)
+        return SegmentedCall(self._model, self._chooser.graph, segmentation.segments, self._recompute, self._direct)
 
     def of_step(self, step: Step, num_samples: int) -> Step:
         """A step that does what `step` does, with the model running in segments.
 
         It is another function, so that programs a framework compiled for `step` are not taken for it.
         """
-        if self.remat is None:
+        if self.remat is None and self._direct is None:
             return step
 
         def in_segments(*arguments: Any) -> Any:

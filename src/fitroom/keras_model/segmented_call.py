@@ -7,6 +7,7 @@ tensors travels along with them: masks, and the losses that layers add.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fitroom.keras_model.private import all_layers, get_mask, override_attribute, seed_generators, set_mask
@@ -70,6 +71,11 @@ OperationFunction = Callable[[Any], Callable[..., Any]]
 """Gives an operation the arguments that Keras hands from layer to layer, such as `training`."""
 
 
+DirectCall = Callable[[list[Any], Any], Any]
+"""Carries out one call of a layer, `direct(tensors, training)`, past what Keras does around it. NotImplemented where
+Keras has to."""
+
+
 def _as_it_is(operation: Any) -> Any:
     """The operation itself: from 3.16 on Keras keeps those arguments elsewhere."""
     return operation
@@ -78,43 +84,57 @@ def _as_it_is(operation: Any) -> Any:
 class SegmentedCall:
     """The forward pass of a Functional or Sequential model, some segments of it recomputed.
 
+    With `direct`, which finds the short way to carry out a call or None, a tensor is let go after its last use; Keras
+    keeps all of them until the end of the forward pass.
+
     >>> segmented = SegmentedCall(model, graph, segments, recompute)  # doctest: +SKIP
     >>> with segmented.installed():  # doctest: +SKIP
     ...     model.train_on_batch(x, y)
     """
 
     def __init__(
-        self, model: Any, graph: LayerGraph, segments: Sequence[Segment], recompute: RecomputeFunction
+        self,
+        model: Any,
+        graph: LayerGraph,
+        segments: Sequence[Segment],
+        recompute: RecomputeFunction,
+        direct: Callable[[Call], DirectCall | None] | None = None,
     ) -> None:
         self._model, self._functional, self._graph = model, functional_of(model), graph
-        self._recompute = recompute
-        self._segments = [_RunSegment(graph, segment) for segment in fill_gaps(segments, len(graph.calls))]
+        self._recompute, self._always = recompute, direct is not None
+        self._segments = [_RunSegment(graph, segment, direct) for segment in fill_gaps(segments, len(graph.calls))]
         self._to_recompute = frozenset(segments)
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        """Have the model run in segments whenever it is called in training, for the time of the block."""
+        """Have the model run in segments whenever it is called in training, for the time of the block.
+
+        With short ways it runs so whenever it is called; outside of training nothing is recomputed.
+        """
         plain = type(self._model).call.__get__(self._model)
 
         def call(inputs: Any, training: Any = None, mask: Any = None, **context: Any) -> Any:
-            in_segments = override_attribute(self._functional, "_run_through_graph", self._run_through_graph)
-            with in_segments if training else nullcontext():
+            run = partial(self._run_through_graph, training=training)
+            in_segments = override_attribute(self._functional, "_run_through_graph", run)
+            with in_segments if training or self._always else nullcontext():
                 return plain(inputs, training=training, mask=mask, **context)
 
         with override_attribute(self._model, "call", call):
             yield
 
-    def _run_through_graph(self, inputs: Any, operation_fn: OperationFunction = _as_it_is) -> Any:
+    def _run_through_graph(
+        self, inputs: Any, operation_fn: OperationFunction = _as_it_is, *, training: Any = None
+    ) -> Any:
         """In place of Keras's method of that name, which runs call after call and keeps all tensors."""
         import keras
 
         values = _Values(self._graph.places)
         values.held.update(zip(self._graph.inputs, keras.tree.flatten(inputs), strict=True))
         for segment in self._segments:
-            if segment.segment in self._to_recompute:
+            if training and segment.segment in self._to_recompute:
                 segment.run_recomputed(values, operation_fn, self._recompute)
             else:
-                segment.run(values, operation_fn)
+                segment.run(values, operation_fn, training)
             for place in segment.last_used:
                 values.held.pop(place, None)
         outputs = [values.held[place] for place in self._graph.outputs]
@@ -138,7 +158,7 @@ class _Values:
 class _RunSegment:
     """Runs the calls of one segment."""
 
-    def __init__(self, graph: LayerGraph, segment: Segment) -> None:
+    def __init__(self, graph: LayerGraph, segment: Segment, direct: Callable[[Call], DirectCall | None] | None) -> None:
         self.segment, self._places = segment, graph.places
         self._calls = graph.calls[segment.start : segment.stop]
         self._entering = graph.entering(segment.start, segment.stop)
@@ -150,11 +170,23 @@ class _RunSegment:
         ]
         self._layers = [call.operation for call in self._calls if not call.enters]
         self._variables: SegmentVariables | None = None
+        self._direct = [None if direct is None else direct(call) for call in self._calls]
+        self._spent = [
+            () if direct is None else _spent_by(graph, number) for number in range(segment.start, segment.stop)
+        ]
 
-    def run(self, values: _Values, operation_fn: OperationFunction) -> None:
-        """Run call after call, as Keras does."""
-        for call in self._calls:
-            values.held.update(zip(call.outputs, _outputs_of(call, values, operation_fn), strict=True))
+    def run(self, values: _Values, operation_fn: OperationFunction, training: Any) -> None:
+        """Run call after call, as Keras does, or by a short way."""
+        held = values.held
+        for call, direct, spent in zip(self._calls, self._direct, self._spent, strict=True):
+            output = NotImplemented if direct is None else direct([held[place] for place in call.inputs], training)
+            if output is NotImplemented:
+                held.update(zip(call.outputs, _outputs_of(call, values, operation_fn), strict=True))
+            else:
+                held[call.outputs[0]] = output
+            output = None
+            for place in spent:
+                held.pop(place, None)
 
     def run_recomputed(self, values: _Values, operation_fn: OperationFunction, recompute: RecomputeFunction) -> None:
         """Run the segment as a whole that the backward pass recomputes."""
@@ -173,7 +205,7 @@ class _RunSegment:
             for place, mask in zip(masked, tensors[len(entering) :], strict=True):
                 set_mask(inner.held[place], mask)
             with collect_added_losses(self._layers) as losses:
-                self.run(inner, operation_fn)
+                self.run(inner, operation_fn, True)
             leaving = [inner.held[place] for place in self._leaving]
             masked_outputs = [number for number, value in enumerate(leaving) if get_mask(value) is not None]
             told.update(masked=masked_outputs, owners=[owner for owner, _ in losses])
@@ -186,6 +218,12 @@ class _RunSegment:
         for owner, loss in zip(told["owners"], outputs[num_leaving + num_masks :], strict=True):
             owner.add_loss(loss)
         values.held.update(zip(self._leaving, outputs, strict=False))
+
+
+def _spent_by(graph: LayerGraph, number: int) -> tuple[int, ...]:
+    """The tensors that nothing uses after this call."""
+    call = graph.calls[number]
+    return tuple(place for place in (*call.inputs, *call.outputs) if max(graph.used_by.get(place, (-1,))) <= number)
 
 
 def _outputs_of(call: Call, values: _Values, operation_fn: OperationFunction) -> list[Any]:

@@ -92,7 +92,7 @@ def compile_arguments(model: Any) -> dict[str, Any]:
 def _twin(model: Any, **changes: Any) -> Any:
     import keras
 
-    with _mark_uncompiled(model), without_values(), _keep_random_state():
+    with mark_uncompiled(model), without_values(), keep_random_state():
         twin = keras.models.clone_model(model, **changes)
     if model.compiled:
         compile_like(model, twin, **compile_arguments(model))
@@ -110,7 +110,7 @@ def compile_like(model: Any, other: Any, **arguments: Any) -> None:
 
 
 @contextmanager
-def _keep_random_state() -> Iterator[None]:
+def keep_random_state() -> Iterator[None]:
     """Restore Python's random state, from which initialisers that are made again draw their seeds."""
     before = random.getstate()
     try:
@@ -120,7 +120,7 @@ def _keep_random_state() -> Iterator[None]:
 
 
 @contextmanager
-def _mark_uncompiled(model: Any) -> Iterator[None]:
+def mark_uncompiled(model: Any) -> Iterator[None]:
     """Let Keras clone the model, and those nested in it, without copying their optimizers and their values."""
     import keras
 

@@ -119,5 +119,6 @@ class CandidateFactory:
             micro_batch=micro_batch,
             precision=self.variant.precision,
             jit=self.variant.jit is not False,
+            kernels=self.variant.kernels,
             segments=segmentation.segments if segmentation else (),
         )

@@ -53,7 +53,7 @@ def plan(
         gpu: the card, by name; with neither, the card in this machine, or else a T4.
         precision: a Keras dtype policy; "auto" lets the plan choose one that the card computes well; None keeps the
             model's.
-        keep: knobs that stay as the model has them: "precision", "remat", "micro-batch", "jit".
+        keep: knobs that stay as the model has them: "precision", "kernels", "remat", "micro-batch", "jit".
         allow: knobs that may change the task where nothing else fits: "optimizer", "image-size", "frozen-layers".
         prefer: for a model with BatchNormalization. "whole batches" takes no micro-batch below 16 samples where 16 or
             more fit; "speed" takes the fastest recipe, however small its micro-batch.

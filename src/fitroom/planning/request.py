@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.recipe import PRECISIONS
 
-KEEPABLE = ("precision", "remat", "micro-batch", "jit")
+KEEPABLE = ("precision", "kernels", "remat", "micro-batch", "jit")
 """What `keep` may name: these stay as the model has them."""
 
 ALLOWABLE = ("image-size", "optimizer", "frozen-layers")

@@ -37,7 +37,10 @@ class VariantStages:
 
     def list_stages(self, card: Card) -> Iterator[list[Variant]]:
         """Yield the variants of one stage after another: first without changing the task, then with what is allowed."""
-        plain = [replace(self.own, precision=precision, jit=self._choose_jit()) for precision in self._precisions(card)]
+        plain = [
+            replace(self.own, precision=precision, jit=self._choose_jit(), kernels=self._choose_kernels())
+            for precision in self._precisions(card)
+        ]
         yield plain
         if "optimizer" in self._request.allow:
             yield [replace(variant, optimizer=name) for variant in plain for name in LEAN_OPTIMIZERS]
@@ -103,6 +106,14 @@ class VariantStages:
         """Whether the plan jits the step: as the user chose, or else wherever the model allows it."""
         keeps_it = self.own.jit is None or "jit" in self._request.keep or jit_choice(self._request.model) is False
         return self.own.jit if keeps_it else can_be_jitted(self._request.model)
+
+    def _choose_kernels(self) -> str | None:
+        """Which kernels the plan takes: fused ones, where there are any, take less memory and less time."""
+        from fitroom.backends.choose import current_backend
+        from fitroom.backends.fused import has_fused
+
+        is_kept = "kernels" in self._request.keep
+        return "fused" if not is_kept and has_fused(current_backend(), self._request.model) else None
 
     def _smaller_sizes(self) -> Iterator[int]:
         """Yield smaller image sizes, as far as that is allowed and the model can be built for them."""

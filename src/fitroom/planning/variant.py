@@ -21,6 +21,9 @@ class Variant:
     jit: bool | None = None
     """None where there is no choice."""
 
+    kernels: str | None = None
+    """None for Keras's own."""
+
     input_dtype: str | None = None
     optimizer: str | None = None
     """None for the model's own optimizer."""
@@ -40,13 +43,15 @@ class Variant:
         """
         pixels = f"{self.image_size} pixels" if self.image_size else None
         frozen = f"{self.frozen_layers} layers frozen" if self.frozen_layers else None
-        return ", ".join(filter(None, (self.precision, self.optimizer, pixels, frozen)))
+        fused = "fused kernels" if self.kernels == "fused" else None
+        return ", ".join(filter(None, (self.precision, fused, self.optimizer, pixels, frozen)))
 
     def recipe(self, *, micro_batch: int | None, remat: str | Remat) -> Recipe:
         """The recipe of this variant with a micro-batch and remat segments, for the step of `fitroom.fit`."""
         return Recipe(
             precision=self.precision if self.precision in PRECISIONS else None,  # else it is the model's own
             jit=self.jit,
+            kernels=self.kernels,
             input_dtype=self.input_dtype,
             optimizer=self.optimizer,
             image_size=self.image_size,
@@ -60,7 +65,7 @@ class Variant:
         """List the knobs that differ from the user's own variant."""
         differing = (
             (knob, getattr(own, knob), getattr(self, knob))
-            for knob in ("jit", "input_dtype", "precision", "optimizer", "image_size", "frozen_layers")
+            for knob in ("jit", "input_dtype", "kernels", "precision", "optimizer", "image_size", "frozen_layers")
         )
         return tuple(
             Change(
@@ -75,6 +80,8 @@ class Variant:
 
 
 def _format_value(knob: str, value: object) -> str:
+    if knob == "kernels":
+        return str(value or "keras")
     if knob == "frozen_layers" and value:
         return f"the first {value} frozen"
     return {None: "the model's own", True: "jit", False: "no jit"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]

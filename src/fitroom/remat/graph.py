@@ -113,7 +113,7 @@ class _Flattened:
         return self.places[id(tensor)]
 
     def add(self, functional: Any, *, prefix: str, within: tuple[Any, ...]) -> None:
-        nodes = list(_nodes(functional))
+        nodes = list(nodes_of(functional))
         times = Counter(id(node.operation) for node in nodes)
         for node in nodes:
             inner = functional_of(node.operation) if _can_be_opened(node, times) else None
@@ -149,7 +149,7 @@ class _Flattened:
         self.calls.append(call)
 
 
-def _nodes(functional: Any) -> Iterator[Any]:
+def nodes_of(functional: Any) -> Iterator[Any]:
     """The model's own calls, as Keras runs them."""
     for depth in sorted(functional._nodes_by_depth, reverse=True):
         yield from (node for node in functional._nodes_by_depth[depth] if node.operation and not node.is_input)

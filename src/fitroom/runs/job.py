@@ -51,6 +51,8 @@ class JobRecipe:
     remat: str | dict[str, Any] | None = None
     """As `Recipe.to_dict` has it."""
 
+    kernels: str | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobData:

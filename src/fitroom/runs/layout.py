@@ -24,6 +24,11 @@ Written by `fitroom train` and its recorder as well:
     results.json    metrics and predictions of the finished model
     report.html     the page made from all of these
     tensorboard/    event files, where they were asked for
+
+Written by `fitroom compress` as well:
+
+    pruned.keras    the model that fine-tuning starts from
+    compress.json   accuracy, size and latency before and after
 """
 
 RUN_FILE = "run.json"
@@ -43,6 +48,8 @@ HEAD_FILE = "head.keras"
 RESULTS_FILE = "results.json"
 REPORT_FILE = "report.html"
 TENSORBOARD = "tensorboard"
+PRUNED_FILE = "pruned.keras"
+COMPRESS_FILE = "compress.json"
 
 CHECKPOINT_SUFFIX = ".npz"
 DAMAGED_SUFFIX = ".damaged"

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from fitroom.errors import FitroomError, InputError
-from fitroom.runs.layout import JOB_FILE, LOCK_FILE, RUN_FILE
+from fitroom.runs.layout import JOB_FILE, LOCK_FILE, PRUNED_FILE, RUN_FILE
 
 
 def check_place(folder: Path) -> None:
@@ -20,7 +20,7 @@ def check_place(folder: Path) -> None:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise not_writable(folder, error) from error
-    others = [name for name in names if name != LOCK_FILE and not name.startswith(".")]
+    others = [name for name in names if name not in (LOCK_FILE, PRUNED_FILE) and not name.startswith(".")]
     if others:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise InputError(

@@ -14,7 +14,7 @@ from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
 from fitroom.remat.graph import functional_of
 
-KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat")
+KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat", "kernels")
 """The knobs of a recipe that a training sets by itself."""
 
 _LEFT_TO_OTHERS = ("optimizer", "image_size", "frozen_layers", "input_dtype")
@@ -127,6 +127,7 @@ def _adapt_recipe(recipe: Recipe, plan: Plan, model: Any, own: str) -> Recipe:
     return Recipe(
         precision=recipe.precision if recipe.precision != precision_of(model) else None,
         jit=recipe.jit,
+        kernels=recipe.kernels,
         remat=rename_segments(remat, plan.model_digest, own) if isinstance(remat, Remat) else remat,
         micro_batch=recipe.micro_batch if recipe.is_split(plan.batch_size) else None,
     )

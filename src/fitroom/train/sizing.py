@@ -31,7 +31,8 @@ class Sizing:
     """
 
     recipes: tuple[Recipe, ...] = (Recipe(),)
-    """The recipe to start with, then those for when memory runs out; `remat` and `micro_batch` of each are used."""
+    """The recipe to start with, then those for when memory runs out. Only `remat`, `kernels` and `micro_batch` of each
+    are used."""
 
     whole: int | None = None
     """The size of a whole batch, where it is known beforehand."""
@@ -132,7 +133,12 @@ class Sizing:
         return (last, -(-samples // 2)) if can_split and samples > 1 else None
 
     def _is_smaller(self, recipe: Recipe, samples: int) -> bool:
-        return _least(recipe.micro_batch, samples) < samples or recipe.remat != self.recipe.remat
+        ours = self.recipe
+        return (
+            _least(recipe.micro_batch, samples) < samples
+            or recipe.remat != ours.remat
+            or recipe.kernels != ours.kernels
+        )
 
     def _above(self, batch_size: int) -> Place | None:
         recipe = self.recipes[self.number]
@@ -146,14 +152,18 @@ class Sizing:
             most = recipe.micro_batch or self.whole
             if most is None or self.current < most:  # this batch is a short one
                 return None
-        return (self.number - 1, None) if self.number else None
+        # Not back to kernels that take more memory and time: that would only change the rounding once more.
+        return (
+            (self.number - 1, None) if self.number and self.recipes[self.number - 1].kernels == recipe.kernels else None
+        )
 
     def _to_saved(self, place: Place) -> dict[str, Any]:
         return {"recipe": self.recipes[place[0]].to_dict(), "current": place[1]}
 
     def _from_saved(self, kept: dict[str, Any]) -> Place:
         then = Recipe(**kept["recipe"])
-        same = (one.remat == then.remat and one.micro_batch == then.micro_batch for one in self.recipes)
+        wanted = (then.remat, then.kernels, then.micro_batch)
+        same = ((one.remat, one.kernels, one.micro_batch) == wanted for one in self.recipes)
         return next((number for number, is_same in enumerate(same) if is_same), 0), kept["current"]
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
+from fitroom.backends.fused import check_fused, has_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
@@ -218,7 +219,8 @@ class Training:
         recipe = recipe_of(self.recipe)
         if recipe.precision is not None:
             _build(self.model, source)
-        return (_with_segments(self.model, recipe, first.size, self._input_shape(first)),)
+        recipe = _with_segments(self.model, recipe, first.size, self._input_shape(first))
+        return (recipe, *fused_fallback(self.model, recipe))
 
     def _open_run_folder(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenRun]:
         cadence = Cadence(every_batches=self.checkpoint_batches, every_seconds=self.checkpoint_seconds)
@@ -253,7 +255,7 @@ def build_transaction(
         events.tell(EventKind.DEVICE, note)
     transaction = Transaction(
         backend,
-        lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat),
+        lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat, kernels=recipe.kernels),
         events,
         recipes=recipes,
         whole=whole,
@@ -288,6 +290,18 @@ def check_one_of(**ways: Any) -> None:
             f"At most one of {names} says how to train. Received: {' and '.join(given)}.",
             hint="a plan has a recipe and a budget of its own: leave the others out",
         )
+
+
+def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
+    """The recipe to try first when memory runs out: the same with fused kernels, where there are any for the model.
+
+    Raises InputError where fused kernels are asked for and the framework has none.
+    """
+    backend = current_backend()
+    if recipe.kernels == "fused":
+        check_fused(backend, model)
+    is_open = recipe.kernels is None and has_fused(backend, model)
+    return (replace(recipe, kernels="fused"),) if is_open else ()
 
 
 def _build(model: Any, source: Source) -> None:

@@ -61,7 +61,7 @@ class Transaction:
         self.names = dict(_NAMES)
         """What each kind of step is called when memory runs out in it."""
         self.stepper = make_stepper(self.training.recipe)
-        self._make_stepper, self._remat = make_stepper, self.training.recipe.remat
+        self._make_stepper, self._in_force = make_stepper, self.training.recipe
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
         self._has_split = False
@@ -76,7 +76,7 @@ class Transaction:
         """Train on one batch with one optimizer update, in as many attempts as needed. Returns its logs."""
 
         def step(samples: int) -> dict[str, Any]:
-            self._set_remat(self.training.recipe)
+            self._set_recipe(self.training.recipe)
             return self.stepper.train(batch, samples)
 
         self.prepare(batch)
@@ -137,7 +137,7 @@ class Transaction:
             self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
-            before, why_whole = sizing.recipe.remat, self.stepper.why_whole(name)
+            before, why_whole = sizing.recipe, self.stepper.why_whole(name)
             if not sizing.failed(samples, can_split=why_whole is None):
                 fresh_start = self._fresh_start(name, first_failed, samples)
                 found = self._out_of_memory_error(batch, self.names[name], said, why_whole, fresh_start)
@@ -145,20 +145,21 @@ class Transaction:
                 raise found
             event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said)
 
-    def _set_remat(self, recipe: Recipe) -> None:
-        """Switch to a stepper that recomputes what the recipe says."""
-        if recipe.remat == self._remat:
+    def _set_recipe(self, recipe: Recipe) -> None:
+        """Switch to a stepper that computes as the recipe says."""
+        if recipe.remat == self._in_force.remat and recipe.kernels == self._in_force.kernels:
             return
         self.stepper.forget()
-        self.stepper, self._remat = self._make_stepper(recipe), recipe.remat
+        self.stepper, self._in_force = self._make_stepper(recipe), recipe
         self.backend.release()  # what the one before held beside its programs
 
-    def _tell(
-        self, now: Recipe, before: str | Remat | None, samples: int, batch: Batch, what: str, said: str
-    ) -> dict[str, Any]:
+    def _tell(self, now: Recipe, before: Recipe, samples: int, batch: Batch, what: str, said: str) -> dict[str, Any]:
         smaller = min(now.micro_batch or batch.size, batch.size)
-        is_new = now.remat != before
-        again = f"{describe_remat(now.remat)}, micro-batch {smaller}" if is_new else f"micro-batch {smaller}"
+        is_new = now.remat != before.remat
+        has_new_kernels = now.kernels != before.kernels
+        parts = [describe_remat(now.remat)] if is_new else []
+        parts += [f"{now.kernels} kernels, which change rounding"] if has_new_kernels else []
+        again = ", ".join([*parts, f"micro-batch {smaller}"])
         return self.events.tell(
             EventKind.OUT_OF_MEMORY,
             f"out of memory in {what} with micro-batch {samples}; the same batch again with {again}. "
@@ -167,6 +168,7 @@ class Transaction:
             samples=samples,
             smaller=smaller,
             **({"recomputed": describe_remat(now.remat)} if is_new else {}),
+            **({"kernels": now.kernels} if has_new_kernels else {}),
             error=said,
         )
 

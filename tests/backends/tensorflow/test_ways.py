@@ -18,7 +18,7 @@ from fitroom.batch import Batch
 from fitroom.errors import ModelError
 from fitroom.keras_model.objective import Objective
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
-from step_comparison import assert_close, assert_identical, expected_of, numbers
+from step_comparison import assert_close, assert_identical, expected_of, numbers, trained_by_keras
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,18 @@ def trained(model, micro_batch, *batches, jit=None):
     return logs, state_of(model)
 
 
-@pytest.mark.parametrize("micro_batch", [WHOLE, PARTS_OF_SEVEN], ids=["whole", "cut"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "micro_batch"),
+    [
+        *(pytest.param(place, PARTS_OF_SEVEN, id=f"{place}-cut") for place in PLACES),
+        pytest.param("update", WHOLE, id="update-whole"),
+        *(
+            pytest.param(place, WHOLE, id=f"{place}-whole", marks=pytest.mark.slow)
+            for place in PLACES
+            if place != "update"
+        ),
+    ],
+)
 def test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was(place, micro_batch):
     check_that_a_failed_step_leaves_every_bit(place, micro_batch)
 
@@ -43,7 +53,7 @@ def test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was(place, mic
 @pytest.mark.parametrize("name", ["plain", "mixed precision", "weights without gradient"])
 def test_two_programs_do_what_kerass_own_step_does(name):
     case = CASES[name]
-    expected_logs, expected = expected_of(name)
+    expected_logs, expected = trained_by_keras(case.make(), *case.batches(), traced=True)
     logs, state = trained(case.make(), FIRST, *case.batches())
     assert_identical(state, expected)
     assert logs == [pytest.approx(each) for each in expected_logs]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, Distributing, MemoryReading, Name
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name
 from fitroom.backends.fake import device as memory
 from fitroom.backends.fake import out_of_memory
 from fitroom.backends.fake.stepper import FakeStepper
@@ -101,6 +101,12 @@ class FakeBackend:
         """Always raises BackendError: there is one fake card."""
         raise BackendError("The fake backend has one card.", hint="leave the devices out")
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> FakeStepper:
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """None."""
+        return ()
+
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
         return FakeStepper(self._gpu_memory, remat=remat)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, Distributing, MemoryReading, Name, Stepper
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name, Stepper
 from fitroom.backends.tensorflow import device as memory
 from fitroom.backends.tensorflow import out_of_memory, rounds
 from fitroom.distribution.selection import DeviceSelection
@@ -74,7 +74,13 @@ class TensorFlowBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> Stepper:
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """None: XLA fuses operations by itself."""
+        return ()
+
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.allocator import take_one_region
         from fitroom.backends.tensorflow.train.distribute import move_to_strategy

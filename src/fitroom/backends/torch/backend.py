@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.contract import Device, Distributing, MemoryReading, Name
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name
 from fitroom.backends.torch import device as memory
 from fitroom.backends.torch import out_of_memory, rounds
 from fitroom.distribution.selection import DeviceSelection
@@ -75,8 +75,16 @@ class TorchBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def stepper(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> "TorchStepper":
+    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+        """List the layers that fused operations concern."""
+        from fitroom.backends.torch.kernels.serve import list_fused
+
+        return list_fused(model)
+
+    def stepper(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> "TorchStepper":
         """Steps of a compiled model. They are eager, whatever `jit` says."""
         from fitroom.backends.torch.train.stepper import TorchStepper
 
-        return TorchStepper(model, remat=remat)
+        return TorchStepper(model, remat=remat, kernels=kernels)

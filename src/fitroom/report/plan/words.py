@@ -12,6 +12,7 @@ from fitroom.units import format_bytes
 
 _KNOBS = {
     "micro_batch": "micro-batch",
+    "kernels": "kernels",
     "remat": "recomputed",
     "input_dtype": "input",
     "image_size": "image size",
@@ -49,6 +50,7 @@ def format_recipe(recipe: Recipe, batch_size: int, *, precision: str | None = No
     parts = [
         format_micro_batch(recipe, batch_size),
         recipe.precision or precision,
+        "fused kernels" if recipe.kernels == "fused" else None,
         f"{format_remat(recipe)} recomputed" if format_remat(recipe) else None,
         format_jit(recipe),
         recipe.optimizer,

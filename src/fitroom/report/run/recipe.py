@@ -56,6 +56,7 @@ def _list_step(run: Run) -> list[Fact]:
         Fact("batch", f"{batch_size} samples per update" if batch_size else None),
         Fact("micro-batch", micro_batch or ("the whole batch" if batch_size else None)),
         Fact("recomputed", format_remat(job.recipe.remat or given.get("remat"))),
+        Fact("kernels", job.recipe.kernels or given.get("kernels")),
         Fact("compiled", {True: "the whole step", False: "no", None: None}[job.recipe.jit]),
         Fact("precision", job.precision.policy or given.get("precision"), job.precision.why),
         Fact("optimizer", optimizer, f"learning rate {format_figure(rate)}" if rate else None),

@@ -15,12 +15,11 @@ from fitroom.backends.torch.trace.platform import Platform
 from fitroom.backends.torch.trace.recorder import Recorder
 from fitroom.backends.torch.trace.step_log import StepLog
 from fitroom.backends.torch.trace.zero_step import Observer, TorchStep, micro_batch_step
-from fitroom.backends.torch.train.recompute import bind_recompute
+from fitroom.backends.torch.train.computation import Computation
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.prepared import PreparedModel
-from fitroom.keras_model.recompute import Rematerialisation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +37,16 @@ class RecordedSteps:
 
 def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
     """The first steps of `fit`, in micro-batches as the request says, with the first targets that its loss takes."""
-    model, remat, sizes = prepared.model, prepared.request.recipe.remat, prepared.request.micro_batch_sizes
-    function = Rematerialisation(model, remat, bind_recompute(model)).of_step(model.train_step, prepared.num_samples)
+    model, recipe, sizes = prepared.model, prepared.request.recipe, prepared.request.micro_batch_sizes
+    computation = Computation(model, remat=recipe.remat, kernels=recipe.kernels)
+    function = computation.of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
         data = Batch(x=prepared.x, y=y).data()
         step = TorchStep(model=model, function=function, specs=data, training=True)
         try:
             if sizes:
-                step = micro_batch_step(model, (prepared.x, y), sizes, remat)
+                step = micro_batch_step(model, (prepared.x, y), sizes, recipe)
                 step.check()
             return _record(step, platform)
         except (ModelError, InputError):
@@ -62,9 +62,10 @@ def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps
 def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
     """The first steps of `predict`."""
     model = prepared.model
+    computation = Computation(model, remat=None, kernels=prepared.request.recipe.kernels)
 
     def predict(data: Any) -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), computation.during(prepared.num_samples):
             return model.predict_step(data)
 
     try:

@@ -16,7 +16,7 @@ from fitroom.keras_model.build import build
 from fitroom.keras_model.input_batch import TensorSpec
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.twin import without_values
-from fitroom.recipe import Remat
+from fitroom.recipe import Recipe
 
 
 class Observer:
@@ -61,7 +61,7 @@ class MicroBatchStep(TorchStep):
     """A step as fitroom runs it in micro-batches, each of which is copied to the device when its turn comes."""
 
     sizes: tuple[int, ...]
-    remat: str | Remat | None = None
+    recipe: Recipe
 
     def batch(self, device: str, observer: Observer) -> Any:
         """How the micro-batches are copied: on the device there is nothing yet."""
@@ -70,7 +70,7 @@ class MicroBatchStep(TorchStep):
             observer.micro_batch_begins()
             return part.map(lambda spec: _zeros(spec, device, observer))
 
-        return _ObservedStepper(self.model, put, observer, self.remat)
+        return _ObservedStepper(self.model, put, observer, self.recipe)
 
     def check(self) -> None:
         """Make the variables that a first batch would make. Raises ModelError where micro-batches are impossible."""
@@ -86,10 +86,8 @@ class MicroBatchStep(TorchStep):
 
 
 class _ObservedStepper(TorchStepper):
-    def __init__(
-        self, model: Any, put: Callable[[Batch], Batch], observer: Observer, remat: str | Remat | None
-    ) -> None:
-        super().__init__(model, put=put, remat=remat)
+    def __init__(self, model: Any, put: Callable[[Batch], Batch], observer: Observer, recipe: Recipe) -> None:
+        super().__init__(model, put=put, remat=recipe.remat, kernels=recipe.kernels)
         self.objective.assume_losses()
         self._observer = observer
 
@@ -98,9 +96,7 @@ class _ObservedStepper(TorchStepper):
         return super()._gradients(weights)
 
 
-def micro_batch_step(
-    model: Any, specs: tuple[Any, ...], sizes: Sequence[int], remat: str | Remat | None = None
-) -> MicroBatchStep:
+def micro_batch_step(model: Any, specs: tuple[Any, ...], sizes: Sequence[int], recipe: Recipe) -> MicroBatchStep:
     """The step in micro-batches of these sizes. Three are enough: from the second on they are alike."""
     step = MicroBatchStep(
         model=model,
@@ -109,7 +105,7 @@ def micro_batch_step(
         training=True,
         least_runs=2,
         sizes=tuple(sizes[:3]),
-        remat=remat,
+        recipe=recipe,
     )
     micro_batches = step.micro_batches()
     return replace(step, function=lambda stepper: stepper.train_micro_batches(micro_batches))

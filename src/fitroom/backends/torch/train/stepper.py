@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -9,9 +10,9 @@ import torch
 
 from fitroom.backends.torch.device import release
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
+from fitroom.backends.torch.train.computation import Computation
 from fitroom.backends.torch.train.micro_batches import MicroBatchRunner
 from fitroom.backends.torch.train.processes import Processes, current_processes
-from fitroom.backends.torch.train.recompute import bind_recompute
 from fitroom.backends.torch.train.rollback import Rollback
 from fitroom.backends.torch.train.shared_step import SharedStep
 from fitroom.backends.torch.train.transfer import pin, put_on_device
@@ -20,7 +21,6 @@ from fitroom.keras_model.build import build_from_few
 from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.outputs import join, join_micro_batches
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 
@@ -35,10 +35,15 @@ class TorchStepper:
     """On the host, in page-locked memory. `transfer.py` copies none of it to the card before its step."""
 
     def __init__(
-        self, model: Any, *, put: Callable[[Batch], Batch] = put_on_device, remat: str | Remat | None = None
+        self,
+        model: Any,
+        *,
+        put: Callable[[Batch], Batch] = put_on_device,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
     ) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, bind_recompute(model))
+        self._computation = Computation(model, remat=remat, kernels=kernels)
         self.objective = Objective(model)
         self._put = put
         """Transfers a batch, or a micro-batch, to the device."""
@@ -74,8 +79,8 @@ class TorchStepper:
         """One update from the micro-batches of a batch."""
         rollback = self._prepare_rollback(micro_batches[0])
         self._set_mode(training=True)
-        in_segments = self._rematerialisation.during(max(each.size for each in micro_batches))
-        with rollback.all_or_nothing() as before, in_segments:
+        computation = self._computation.during(max(each.size for each in micro_batches))
+        with rollback.all_or_nothing() as before, computation:
             if len(micro_batches) > 1:
                 rollback.drop_gradients()
                 logs = self._runner.run(micro_batches, before, training=True)
@@ -93,7 +98,8 @@ class TorchStepper:
             return self._run_shared(processes, batch, micro_batch, "test_step")
         micro_batches = self._micro_batches(batch, micro_batch, "test_step")
         self._set_mode(training=False)
-        with rollback.all_or_nothing() as before, torch.no_grad():
+        computation = self._computation.during(max(each.size for each in micro_batches))
+        with rollback.all_or_nothing() as before, torch.no_grad(), computation:
             if len(micro_batches) > 1:
                 return self._runner.run(micro_batches, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
@@ -108,8 +114,8 @@ class TorchStepper:
             self._shared = SharedStep(self.model, self.objective, self._runner, processes, rollback.seeds)
         self._set_mode(training=training)
         samples = min(micro_batch, self.samples_per_device(batch.size))
-        in_segments = self._rematerialisation.during(samples) if training else torch.no_grad()
-        with rollback.all_or_nothing() as before, in_segments:
+        gradients = nullcontext() if training else torch.no_grad()
+        with rollback.all_or_nothing() as before, self._computation.during(samples), gradients:
             rollback.drop_gradients()
             logs = self._shared.run(batch, micro_batch, before, self._update if training else None)
             rollback.drop_gradients()
@@ -118,14 +124,15 @@ class TorchStepper:
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""
         self._set_mode(training=False)
-        with torch.no_grad():
-            return self._outputs(Batch(x=x))
+        batch = Batch(x=x)
+        with torch.no_grad(), self._computation.during(batch.size):
+            return self._outputs(batch)
 
     def predict_batch(self, batch: Batch, micro_batch: int) -> Any:
         """One batch of `predict`."""
         rollback = self._rollback or Rollback(self.model)
         self._set_mode(training=False)
-        with rollback.all_or_nothing(), torch.no_grad():
+        with rollback.all_or_nothing(), torch.no_grad(), self._computation.during(min(micro_batch, batch.size)):
             outputs = [self._outputs(part) for part in batch.micro_batches(micro_batch)]
         return join_micro_batches(outputs, [part.size for part in batch.micro_batches(micro_batch)])
 

@@ -80,8 +80,8 @@ class Updates:
             return False
         known = optimizer._trainable_variables  # averages are written to all of them
         variables = (*(trainable_variables or ()), *known, *optimizer.variables)
-        tensors = {id(variable._value): variable._value for variable in variables}
-        new = {key: tensor for key, tensor in tensors.items() if key not in self._copied}
+        tensors = {id(tensor): tensor for tensor in [variable._value for variable in variables]}
+        new = tensors if not self._copied else {key: each for key, each in tensors.items() if key not in self._copied}
         try:
             self._copies.append(Snapshot(list(new.values())))
         except Exception as error:

@@ -1,0 +1,265 @@
+"""What fused kernels save on PyTorch: peak and speed of a training step, predicted and measured, and capped runs.
+
+    python benchmarks/measure/kernels.py --out results/kernels.jsonl                  # all cases, a process each
+    python benchmarks/measure/kernels.py --only xception-bf16 --out results/kernels.jsonl
+
+Each case runs Keras's own step and the one with fused kernels, in a process of its own each: 4 steps to warm up, then
+15 that are timed, on a batch that is on the card. Then the fused one once more, capped at the bytes that its estimate
+requires (`capped`: whether five steps ran). `--profile FOLDER` also writes the kernels that took longest.
+
+    python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
+
+times steps of eight models with fused kernels in one process, for predict/speed_factors.py: 2 minutes on an H200.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results" / "kernels.jsonl"
+CASES: dict[str, tuple[str, str, int, int]] = {
+    "xception-bf16": ("Xception", "mixed_bfloat16", 299, 64),
+    "xception-f32": ("Xception", "float32", 299, 64),
+    "resnet50-bf16": ("ResNet50", "mixed_bfloat16", 224, 64),
+    "mobilenetv2-bf16": ("MobileNetV2", "mixed_bfloat16", 224, 64),
+    "efficientnetb0-bf16": ("EfficientNetB0", "mixed_bfloat16", 224, 64),
+    "densenet121-bf16": ("DenseNet121", "mixed_bfloat16", 224, 64),
+    "lstm": ("lstm", "float32", 200, 64),
+    "lstm-masked": ("lstm-masked", "float32", 200, 64),
+}
+"""Model, precision, pixels or words, batch."""
+
+WARM, TIMED = 4, 15
+
+SPEEDS = (
+    "Xception",
+    "ResNet50",
+    "MobileNetV3Large",
+    "EfficientNetB0",
+    "DenseNet121",
+    "InceptionV3",
+    "VGG16",
+    "ConvNeXtTiny",
+)
+SPEED_SECONDS = 200
+"""After so long no further model is begun."""
+
+SPEED_STEPS: tuple[tuple[int, int | None, str], ...] = ((64, None, "none"), (64, 16, "none"), (64, None, "blocks"))
+"""Batch, micro-batch, remat."""
+
+
+def main() -> None:
+    """Measure the cases that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--only", nargs="*", choices=tuple(CASES), default=list(CASES))
+    parser.add_argument("--kernels", nargs="*", choices=("keras", "fused"), default=["keras", "fused"])
+    parser.add_argument("--no-cap", action="store_true", help="leave the capped run out")
+    parser.add_argument("--profile", type=Path)
+    parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, kernels, limit = arguments.one.split(",")
+        print(json.dumps(measure(name, kernels, int(limit) or None, arguments.profile)))
+        return
+    if arguments.speeds:
+        measure_speeds(arguments.out)
+        return
+    for name in arguments.only:
+        for kernels in arguments.kernels:
+            found = run_child(name, kernels, 0, arguments.profile)
+            if kernels == "fused" and not arguments.no_cap and "required_bytes" in found:
+                found["capped"] = run_child(name, kernels, found["required_bytes"], None)
+            with arguments.out.open("a") as lines:
+                lines.write(json.dumps(found) + "\n")
+            print(json.dumps(found), flush=True)
+
+
+def run_child(name: str, kernels: str, limit_bytes: int, profile: Path | None) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    command = [sys.executable, __file__, "--one", f"{name},{kernels},{limit_bytes}"]
+    command += ["--profile", str(profile)] if profile else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    try:
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        return {"case": name, "kernels": kernels, "error": done.stderr[-600:]}
+
+
+def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None) -> dict[str, Any]:
+    """Measure one case in this process."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+    import torch
+
+    import fitroom
+    from fitroom.backends.torch.train.stepper import TorchStepper
+    from fitroom.batch import Batch
+
+    model_name, precision, size, batch_size = CASES[name]
+    keras.utils.set_random_seed(1)
+    keras.mixed_precision.set_global_policy(precision)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if limit_bytes:
+        torch.cuda.set_per_process_memory_fraction(limit_bytes / torch.cuda.get_device_properties(0).total_memory)
+    model, x, y = build(model_name, size, batch_size, device)
+    stepper = TorchStepper(model, kernels=kernels)
+    batch = Batch(x=x, y=y)
+
+    def run(steps: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(steps):
+            stepper.train(batch, batch_size) if kernels == "fused" else model.train_step((x, y))
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - begin) / steps
+
+    stepper.prepare(batch)
+    model.train(True)
+    if limit_bytes:
+        seconds = run(5)
+        return {"ran": True, "limit_bytes": limit_bytes, "img_per_s": round(batch_size / seconds, 1)}
+    run(WARM)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    seconds = run(TIMED)
+    found: dict[str, Any] = {"what": "case", "case": name, "kernels": kernels, "batch_size": batch_size}
+    found["samples_per_s"] = round(batch_size / seconds, 1)
+    if device.type == "cuda":
+        found["peak_bytes"] = torch.cuda.max_memory_allocated()
+        found["reserved_bytes"] = torch.cuda.max_memory_reserved()
+        found["device"] = torch.cuda.get_device_name()
+    if profile:
+        write_profile(profile / f"{name}-{kernels}.txt", lambda: run(3))
+    estimate = fitroom.estimate(
+        model, batch_size, recipe=fitroom.Recipe(kernels=kernels, precision=precision), gpu="H200"
+    )
+    found |= {"predicted_bytes": estimate.peak_bytes, "required_bytes": estimate.required_bytes}
+    return found | {
+        "versions": {"keras": keras.__version__, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def measure_speeds(out: Path) -> None:
+    """Time steps of several models with fused kernels; a line a step."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+    import torch
+
+    from fitroom.backends.torch.train.stepper import TorchStepper
+    from fitroom.batch import Batch
+
+    start = time.monotonic()
+    for name in SPEEDS:
+        for precision in ("mixed_bfloat16", "float32"):
+            if time.monotonic() - start > SPEED_SECONDS:
+                return
+            keras.mixed_precision.set_global_policy(precision)
+            size = 299 if name in ("Xception", "InceptionV3") else 224
+            model, x, y = build(name, size, 64, torch.device("cuda"))
+            for batch_size, micro_batch, remat in SPEED_STEPS:
+                stepper = TorchStepper(model, kernels="fused", remat=remat)
+                batch = Batch(x=x[:batch_size], y=y[:batch_size])
+                stepper.prepare(batch)
+                for _ in range(3):
+                    stepper.train(batch, micro_batch or batch_size)
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+                begin = time.perf_counter()
+                for _ in range(8):
+                    stepper.train(batch, micro_batch or batch_size)
+                torch.cuda.synchronize()
+                seconds = (time.perf_counter() - begin) / 8
+                line = {
+                    "what": "measure",
+                    "backend": "torch",
+                    "kernels": "fused",
+                    "jit": None,
+                    "model": name,
+                    "precision": precision,
+                    "batch_size": batch_size,
+                    "micro_batch": micro_batch,
+                    "remat": remat,
+                    "peak_bytes": torch.cuda.max_memory_allocated(),
+                    "seconds": round(seconds, 5),
+                    "device_seconds": round(device_seconds(stepper, batch, micro_batch or batch_size), 5),
+                    "out_of_memory": 0,
+                    "gpu": torch.cuda.get_device_name(),
+                    "versions": {"keras": keras.__version__, "torch": torch.__version__},
+                    "date": time.strftime("%Y-%m-%d"),
+                }
+                with out.open("a") as lines:
+                    lines.write(json.dumps(line) + "\n")
+                print(name, precision, batch_size, micro_batch, remat, line["seconds"], flush=True)
+            del model, stepper, batch, x, y
+            torch.cuda.empty_cache()
+
+
+def device_seconds(stepper: Any, batch: Any, micro_batch: int) -> float:
+    """The seconds that the kernels of one step take on the card."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        stepper.train(batch, micro_batch)
+        torch.cuda.synchronize()
+    return sum(event.device_time for event in found.events() if str(event.device_type).endswith("CUDA")) / 1e6
+
+
+def build(name: str, size: int, batch_size: int, device: Any) -> tuple[Any, Any, Any]:
+    """A compiled model and a batch on the device."""
+    import keras
+    import torch
+
+    y = torch.randint(0, 5, (batch_size,), device=device)
+    if name.startswith("lstm"):
+        layers = keras.layers
+        model = keras.Sequential(
+            [
+                keras.Input((size,), dtype="int32"),
+                layers.Embedding(20000, 128, mask_zero=name.endswith("masked")),
+                layers.LSTM(64, return_sequences=True),
+                layers.LSTM(64),
+                layers.Dense(5, activation="softmax"),
+            ]
+        )
+        x = torch.randint(1, 20000, (batch_size, size), device=device, dtype=torch.int32)
+        if name.endswith("masked"):
+            x[:, size // 2 :] *= (torch.arange(batch_size, device=device) % 2)[:, None].int()
+    else:
+        model = getattr(keras.applications, name)(weights=None, classes=5, input_shape=(size, size, 3))
+        x = torch.rand(batch_size, size, size, 3, device=device)
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+    return model, x, y
+
+
+def write_profile(file: Path, run: Any) -> None:
+    """Write the device time of three steps by kernel."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+        run()
+    kernels: dict[str, list[float]] = {}
+    for event in found.events():
+        if str(event.device_type).endswith("CUDA"):
+            entry = kernels.setdefault(event.name[:100], [0.0, 0])
+            entry[0] += event.device_time
+            entry[1] += 1
+    lines = [f"{sum(each[0] for each in kernels.values()) / 3e3:8.2f} ms in all"]
+    lines += [
+        f"{total / 3e3:8.2f} ms {count / 3:6.0f} {name}"
+        for name, (total, count) in sorted(kernels.items(), key=lambda item: -item[1][0])[:40]
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

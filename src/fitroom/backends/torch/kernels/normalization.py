@@ -1,0 +1,109 @@
+"""BatchNormalization and GroupNormalization by PyTorch's own operations.
+
+Keras composes them of some ten float32 operations, each of which keeps a tensor for the backward pass. PyTorch's
+operations keep the input alone, in its own precision, and sum in float32 all the same.
+"""
+
+from typing import Any
+
+import keras
+import torch
+from keras.src.backend.common.stateless_scope import in_stateless_scope  # no public name tells it
+
+from fitroom.backends.torch.kernels.fused_call import FusedCall
+from fitroom.backends.torch.kernels.layouts import FLOATS, channels_last, channels_second
+
+
+class FusedBatchNormalization(FusedCall):
+    """`call` of a BatchNormalization layer. What PyTorch's operation does not do, Keras does: masks."""
+
+    operation = "torch.native_batch_norm"
+
+    @staticmethod
+    def why_not(layer: Any) -> str | None:
+        """Why a layer is left to Keras, or None where it is served."""
+        if layer.renorm:
+            return "renorm"
+        return "synchronized" if layer.synchronized else None
+
+    def __call__(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """Compute the outputs."""
+        layer = self._layer
+        if mask is not None or inputs.dtype not in FLOATS or inputs.ndim < 2 or not inputs.numel():
+            return self._keras_call(inputs, training=training, mask=mask)
+        x, view_back = _channels_at_1(inputs, layer.axis)
+        if x.device.type == "cpu" and x.device.index is None:
+            x = x.contiguous()  # the CPU's kernel for channels last sums less exactly than Keras does
+        scale, offset = _scale_and_offset(layer, x)
+        if not (training and layer.trainable):
+            mean, variance = layer.moving_mean._value.float(), layer.moving_variance._value.float()
+            return view_back(torch.native_batch_norm(x, scale, offset, mean, variance, False, 0.0, layer.epsilon)[0])
+        outputs, mean, inverse = torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
+        with torch.no_grad():
+            # The variance is the biased one, as Keras keeps it; PyTorch's own moving variance would be the unbiased.
+            _move_averages(layer, mean.float(), inverse.float().pow(-2).sub_(layer.epsilon))
+        return view_back(outputs)
+
+
+def _scale_and_offset(layer: Any, x: Any) -> tuple[Any, Any]:
+    """Both in float32, or neither: on CUDA the gradient of one without the other has a wrong shape."""
+    if layer.gamma is None and layer.beta is None:
+        return None, None
+    scale = torch.ones(x.shape[1], device=x.device) if layer.gamma is None else layer.gamma._value.float()
+    offset = torch.zeros(x.shape[1], device=x.device) if layer.beta is None else layer.beta._value.float()
+    return scale, offset
+
+
+def _channels_at_1(inputs: Any, axis: int) -> tuple[Any, Any]:
+    """The tensor as (batch, channels, ...), and the function that views a result as the input was."""
+    axis = axis % inputs.ndim
+    if axis == 1:
+        return inputs, _unchanged
+    if axis == inputs.ndim - 1 and inputs.ndim in (4, 5):
+        return channels_second(inputs), channels_last
+    if axis == inputs.ndim - 1:  # as an image of one row: the kernels for channels last take images
+        shape = inputs.shape
+        image = inputs.reshape(shape[0], 1, -1, shape[-1])
+        return channels_second(image), lambda outputs: channels_last(outputs).reshape(shape)
+    return inputs.movedim(axis, 1), lambda outputs: outputs.movedim(1, axis)
+
+
+def _unchanged(outputs: Any) -> Any:
+    return outputs
+
+
+def _move_averages(layer: Any, mean: Any, variance: Any) -> None:
+    """Move the layer's averages towards the statistics of a batch."""
+    averages, weight = (layer.moving_mean, layer.moving_variance), 1 - layer.momentum
+    if not in_stateless_scope() and all(average._value.dtype == torch.float32 for average in averages):
+        torch._foreach_lerp_([average._value for average in averages], [mean, variance], weight)
+        return
+    for average, value in zip(averages, (mean, variance), strict=True):  # a scope holds changes back
+        average.assign(torch.lerp(keras.ops.convert_to_tensor(average).float(), value, weight))
+
+
+class FusedGroupNormalization(FusedCall):
+    """`call` of a GroupNormalization layer."""
+
+    operation = "torch.nn.functional.group_norm"
+
+    @staticmethod
+    def why_not(layer: Any) -> str | None:
+        """Why a layer is left to Keras, or None where it is served."""
+        return None if layer.axis in (-1, 1) else f"axis {layer.axis}"
+
+    def __call__(self, inputs: Any) -> Any:
+        """Compute the outputs."""
+        layer = self._layer
+        if inputs.dtype not in FLOATS or inputs.ndim < 3 or not inputs.numel():
+            return self._keras_call(inputs)
+        x, view_back = _channels_at_1(inputs, layer.axis)
+        # In the type of the input: PyTorch wants one type for all, and sums in float32 whatever it is.
+        scale, offset = (None if each is None else each._value.to(x.dtype) for each in (layer.gamma, layer.beta))
+        return view_back(torch.nn.functional.group_norm(x, layer.groups, scale, offset, layer.epsilon))
+
+
+NORMALIZATIONS = {
+    keras.layers.BatchNormalization: FusedBatchNormalization,
+    keras.layers.GroupNormalization: FusedGroupNormalization,
+}

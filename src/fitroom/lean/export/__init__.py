@@ -1,0 +1,1 @@
+"""Export of a trained model to other formats, checked on real images."""

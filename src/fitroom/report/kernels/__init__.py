@@ -1,0 +1,1 @@
+"""What fused kernels do for a model, made readable."""

@@ -1,0 +1,236 @@
+"""Fused kernels compute what Keras computes, up to rounding, and leave the model as it was."""
+
+import keras
+import numpy as np
+import pytest
+import torch
+
+import fitroom
+from fitroom.backends.torch.kernels.serve import FusedKernels, find_served
+from fitroom.backends.torch.train.stepper import TorchStepper
+from fitroom.batch import Batch
+
+layers = keras.layers
+
+LAYERS = {
+    "conv": (lambda: layers.Conv2D(6, 3, padding="same", activation="relu"), (9, 8, 4)),
+    "conv stride": (lambda: layers.Conv2D(6, 3, strides=2, padding="same", use_bias=False), (8, 9, 4)),
+    "conv valid": (lambda: layers.Conv2D(6, (2, 3), strides=(1, 2)), (8, 9, 4)),
+    "conv dilated": (lambda: layers.Conv2D(6, 3, dilation_rate=2, padding="same"), (9, 9, 4)),
+    "conv groups": (lambda: layers.Conv2D(6, 3, groups=2), (7, 7, 4)),
+    "conv 1d": (lambda: layers.Conv1D(6, 3, strides=2, padding="same"), (12, 4)),
+    "conv 1d causal": (lambda: layers.Conv1D(6, 3, dilation_rate=2, padding="causal"), (12, 4)),
+    "conv 3d": (lambda: layers.Conv3D(3, 2, padding="same"), (4, 5, 6, 2)),
+    "depthwise": (lambda: layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2), (7, 8, 4)),
+    "depthwise stride": (lambda: layers.DepthwiseConv2D(5, strides=2, padding="same"), (10, 9, 4)),
+    "depthwise 1d": (lambda: layers.DepthwiseConv1D(3), (9, 4)),
+    "separable": (lambda: layers.SeparableConv2D(5, 3, padding="same", activation="relu"), (7, 8, 4)),
+    "separable 1d": (lambda: layers.SeparableConv1D(5, 3), (9, 4)),
+    "max pool": (lambda: layers.MaxPooling2D(3, 2, padding="same"), (9, 9, 4)),
+    "max pool uneven": (lambda: layers.MaxPooling2D(3, 2, padding="same"), (8, 9, 4)),
+    "max pool both sides": (lambda: layers.MaxPooling2D(4, 1, padding="same"), (8, 9, 4)),
+    "max pool 1d": (lambda: layers.MaxPooling1D(2), (9, 4)),
+    "max pool 3d": (lambda: layers.MaxPooling3D(2), (4, 6, 4, 2)),
+    "average pool": (lambda: layers.AveragePooling2D(3, 2, padding="same"), (9, 9, 4)),
+    "average pool uneven": (lambda: layers.AveragePooling2D(3, 2, padding="same"), (8, 8, 4)),
+    "average pool 1d": (lambda: layers.AveragePooling1D(2), (8, 4)),
+    "batch norm": (lambda: layers.BatchNormalization(momentum=0.8), (5, 6, 4)),
+    "batch norm of rows": (lambda: layers.BatchNormalization(), (4,)),
+    "batch norm of sequences": (lambda: layers.BatchNormalization(scale=False), (6, 4)),
+    "batch norm 3d": (lambda: layers.BatchNormalization(center=False), (3, 4, 5, 4)),
+    "batch norm axis 1": (lambda: layers.BatchNormalization(axis=1, epsilon=1e-5), (4, 5, 6)),
+    "batch norm axis 2": (lambda: layers.BatchNormalization(axis=2), (4, 5, 6)),
+    "group norm": (lambda: layers.GroupNormalization(2), (5, 6, 4)),
+    "group norm of sequences": (lambda: layers.GroupNormalization(4), (6, 4)),
+    "group norm axis 1": (lambda: layers.GroupNormalization(2, axis=1), (4, 5, 6)),
+}
+
+
+def _model(make, shape, dtype="float32"):
+    keras.utils.set_random_seed(3)
+    keras.config.set_dtype_policy(dtype)
+    inputs = keras.Input(shape, dtype="float32")
+    layer = make()
+    model = keras.Model(inputs, layer(inputs))
+    for variable in model.variables:  # ones and zeros would hide what is swapped
+        if "moving" not in variable.name:
+            variable.assign(np.random.default_rng(1).normal(1, 0.3, variable.shape))
+    return model, layer
+
+
+def _run(model, layer, x, kernels, training=True):
+    """Outputs, gradients of input and weights, and moving statistics after one call."""
+    before = [keras.ops.convert_to_numpy(v).copy() for v in model.variables]
+    tensor = torch.tensor(x, requires_grad=True)
+    fused = FusedKernels(model) if kernels == "fused" else None
+    if fused:
+        with fused.during():
+            outputs = model(tensor, training=training)
+    else:
+        outputs = model(tensor, training=training)
+    weights = torch.linspace(0.5, 1.5, outputs.numel()).reshape(outputs.shape)
+    (outputs.to(weights.dtype) * weights).sum().backward()
+    found = [outputs.detach().double().numpy(), tensor.grad.double().numpy()]
+    found += [variable._value.grad.double().numpy() for variable in model.trainable_variables]
+    found += [keras.ops.convert_to_numpy(variable).astype("float64") for variable in model.non_trainable_variables]
+    for variable, value in zip(model.variables, before, strict=True):
+        variable.assign(value)
+        variable._value.grad = None
+    assert "call" not in vars(layer)
+    return found
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_served_layer_gives_outputs_gradients_and_statistics_of_keras(name):
+    make, shape = LAYERS[name]
+    model, layer = _model(make, shape)
+    assert [each.layer for each in find_served(model) if each.operation] == [layer]
+    x = np.random.default_rng(0).normal(0.3, 1.2, (3, *shape)).astype("float32")
+    for training in (True, False):
+        plain, fused = (_run(model, layer, x, kernels, training) for kernels in ("keras", "fused"))
+        assert len(plain) == len(fused)
+        for one, other in zip(plain, fused, strict=True):
+            np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["conv", "separable", "batch norm", "group norm", "max pool"])
+def test_in_mixed_precision_a_served_layer_is_no_farther_from_float32_than_keras(name):
+    make, shape = LAYERS[name]
+    model, layer = _model(make, shape, "mixed_bfloat16")
+    wide_model, wide_layer = _model(make, shape, "float32")
+    x = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0)).bfloat16().float().numpy()
+    exact = _run(wide_model, wide_layer, x, "keras")
+    plain, fused = (_run(model, layer, x, kernels) for kernels in ("keras", "fused"))
+    for one, other, reference in zip(plain, fused, exact, strict=True):
+        scale = np.abs(reference).max()
+        assert np.abs(other - reference).max() <= 1.5 * np.abs(one - reference).max() + 4e-3 * scale
+
+
+@pytest.mark.parametrize("mean", [0, 10, 1000])
+def test_batch_norm_of_a_large_mean_is_no_farther_from_float64_than_keras(mean):
+    make, shape = LAYERS["batch norm"]
+    model, layer = _model(make, shape)
+    x = (mean + np.random.default_rng(0).normal(0, 1, (16, *shape))).astype("float32")
+    exact = _exact_batch_norm(layer, x)
+    plain, fused = (_run(model, layer, x, kernels) for kernels in ("keras", "fused"))
+    for one, other, reference in zip(plain, fused, exact, strict=True):
+        assert np.abs(other - reference).max() <= 1.5 * np.abs(one - reference).max() + 3e-6 * np.abs(reference).max()
+
+
+def _exact_batch_norm(layer, x):
+    """What `_run` finds, by PyTorch in float64: a BatchNormalization of Keras's computes in float32 at the most."""
+    x = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    gamma, beta = (
+        torch.tensor(keras.ops.convert_to_numpy(v)).double().requires_grad_() for v in (layer.gamma, layer.beta)
+    )
+    axes = tuple(range(x.ndim - 1))
+    mean, variance = x.mean(axes), x.var(axes, correction=0)
+    outputs = (x - mean) / torch.sqrt(variance + layer.epsilon) * gamma + beta
+    (outputs * torch.linspace(0.5, 1.5, outputs.numel()).reshape(outputs.shape)).sum().backward()
+    moved = [layer.momentum * start + (1 - layer.momentum) * new.detach() for start, new in ((0, mean), (1, variance))]
+    return [each.detach().numpy() for each in (outputs, x.grad, gamma.grad, beta.grad, *moved)]
+
+
+def test_batch_norm_of_a_single_value_keeps_the_biased_variance():
+    model, layer = _model(lambda: layers.BatchNormalization(momentum=0.5), (4,))
+    x = np.full((1, 4), 3.0, "float32")
+    plain, fused = (_run(model, layer, x, kernels) for kernels in ("keras", "fused"))
+    for one, other in zip(plain, fused, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_served_is_left_to_keras_and_named():
+    inputs = keras.Input((8, 8, 4))
+    x = layers.BatchNormalization(renorm=True, name="renorm")(inputs)
+    x = layers.Conv2D(4, 3, data_format="channels_last", name="served")(x)
+    x = layers.LayerNormalization(name="norm")(x)
+    found = {each.path: (each.operation, each.why_not) for each in find_served(keras.Model(inputs, x))}
+    assert found["renorm"] == (None, "renorm")
+    assert found["served"][0] == "channels-last convolution"
+    assert "norm" not in found
+
+
+def _net():
+    keras.utils.set_random_seed(5)
+    inputs = keras.Input((12, 12, 3))
+    x = inputs
+    for width in (6, 8):
+        y = layers.SeparableConv2D(width, 3, padding="same", use_bias=False)(x)
+        y = layers.BatchNormalization()(y)
+        y = layers.Activation("relu")(y)
+        y = layers.Conv2D(width, 3, padding="same")(y)
+        x = layers.Add()([layers.Conv2D(width, 1)(x), y])
+        x = layers.MaxPooling2D()(x)
+    x = layers.GlobalAveragePooling2D()(layers.Dropout(0.2, seed=1)(x))
+    model = keras.Model(inputs, layers.Dense(4, activation="softmax", dtype="float32")(x))
+    model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def _batch(size=12):
+    random = np.random.default_rng(2)
+    return random.normal(size=(size, 12, 12, 3)).astype("float32"), random.integers(0, 4, size)
+
+
+@pytest.mark.parametrize("recipe", [{}, {"micro_batch": 5}, {"remat": "blocks"}, {"remat": "blocks", "micro_batch": 5}])
+def test_a_step_with_fused_kernels_ends_with_the_weights_of_the_plain_one(recipe):
+    x, y = _batch()
+    found = []
+    for kernels in (None, "fused"):
+        model = _net()
+        stepper = TorchStepper(model, remat=recipe.get("remat"), kernels=kernels)
+        for _ in range(2):
+            logs = stepper.train(Batch(x=x, y=y), recipe.get("micro_batch", 12))
+        found.append([float(logs["loss"]), *(keras.ops.convert_to_numpy(variable) for variable in model.variables)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=2e-5)
+
+
+def test_fit_with_fused_kernels_leaves_the_model_and_its_file_as_they_were(tmp_path):
+    x, y = _batch()
+    model = _net()
+    names = [variable.path for variable in model.variables]
+    config = model.to_json()
+    history = fitroom.fit(model, x, y, batch_size=6, epochs=2, verbose=0, recipe=fitroom.Recipe(kernels="fused"))
+    assert history.fitroom["recipe"]["kernels"] == "fused"
+    assert [variable.path for variable in model.variables] == names
+    assert not any("call" in vars(layer) for layer in model._flatten_layers())
+    assert model.to_json() == config
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+
+
+def test_two_hundred_steps_differ_no_more_than_two_plain_runs_that_differ_in_rounding():
+    x, y = _batch(24)
+    ends = {}
+    for name, kernels, wobble in (("plain", None, 0), ("rounded", None, 1e-7), ("fused", "fused", 0)):
+        model = _net()
+        for variable in model.trainable_variables:
+            variable.assign(keras.ops.convert_to_numpy(variable) * (1 + wobble))
+        stepper = TorchStepper(model, kernels=kernels)
+        for step in range(200):  # of tiny batches: two hundred are a few seconds
+            rows = slice(8 * (step % 3), 8 * (step % 3) + 8)
+            stepper.train(Batch(x=x[rows], y=y[rows]), 8)
+        ends[name] = np.concatenate(
+            [keras.ops.convert_to_numpy(variable).ravel() for variable in model.trainable_variables]
+        )
+    drift = np.abs(ends["rounded"] - ends["plain"]).mean()
+    assert np.abs(ends["fused"] - ends["plain"]).mean() <= 5 * drift + 1e-5
+
+
+def test_an_estimate_with_fused_kernels_is_smaller():
+    model = _net()
+    plain = fitroom.estimate(model, 1024, gpu="RTX 3060")
+    fused = fitroom.estimate(model, 1024, recipe=fitroom.Recipe(kernels="fused"), gpu="RTX 3060")
+    assert fused.peak_bytes < 0.8 * plain.peak_bytes
+    assert fused.recipe.kernels == "fused"
+
+
+def test_hooks_of_the_user_are_still_called():
+    model, seen = _net(), []
+    conv = next(layer for layer in model.layers if isinstance(layer, layers.Conv2D))
+    conv.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
+    x, y = _batch()
+    TorchStepper(model, kernels="fused").train(Batch(x=x, y=y), 12)
+    assert seen
