@@ -347,30 +347,25 @@ def test_standard_losses_callbacks_and_inputs_on_one_device_are_never_left_to_ke
     }
 
 
-def test_several_devices_are_left_to_keras_and_that_is_said(capsys):
+def test_several_devices_of_the_users_own_are_served():
     if BACKEND == "torch":
         pytest.skip("Keras trains on one device there")
     CALLS.clear()
     if BACKEND == "tensorflow":
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        with strategy.scope():
+        with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
             model = dense_net()
-        why = "MirroredStrategy spreads the model over 2 devices"
     else:
         import jax
 
         mesh = keras.distribution.DeviceMesh((2,), ["batch"], jax.devices("cpu")[:2])
         keras.distribution.set_distribution(keras.distribution.DataParallel(device_mesh=mesh))
         model = dense_net()
-        why = "`keras.distribution` spreads training over devices (DataParallel)"
     try:
         with served():
-            history = model.fit(X[:8], Y[:8], batch_size=4, validation_data=(X[:8], Y[:8]), verbose=0)
+            model.fit(X, Y, verbose=0)
     finally:
         keras.distribution.set_distribution(None)
-    assert np.isfinite(history.history["val_loss"][0])
-    assert dict(CALLS) == {Call(method="fit", left_to_keras=why): 1}
-    assert f"fitroom: model.fit is left to Keras, and not protected: {why}." in capsys.readouterr().err
+    assert dict(CALLS) == {Call(method="fit", left_to_keras=None): 1}
 
 
 def test_a_model_that_runs_its_batches_itself_is_left_to_keras():

@@ -3,6 +3,8 @@
 import pytest
 
 from fitroom.cards.catalogue import find_card
+from fitroom.cards.nvml import LiveGpu
+from fitroom.distribution import busy
 from fitroom.distribution.cards import parse_cards
 from fitroom.distribution.current import Distribution, current_distribution, describe, in_force
 from fitroom.distribution.overhead import NCCL_BYTES, allocator_bytes
@@ -87,6 +89,17 @@ def test_a_distribution_is_in_force_within_its_block():
         assert current_distribution() is two
     assert current_distribution() is None
     assert "21 and 42 samples of a batch of 63" in describe(two, 63, batch_statistics=False)
+
+
+def test_a_busy_card_is_named(monkeypatch):
+    cards = [
+        LiveGpu(index=n, name="RTX 3060", memory_bytes=12 * 2**30, used_bytes=used)
+        for n, used in enumerate((0, 8 * 2**30))
+    ]
+    monkeypatch.setattr(busy, "live_gpus", lambda: tuple(cards))
+    [note] = busy.busy_notes(("gpu:0", "gpu:1"))
+    assert "gpu:1 (RTX 3060) is busy: others use 8.00 GiB of 12.00 GiB" in note
+    assert busy.busy_notes(("gpu:0",)) == ()
 
 
 def test_distribution_adds_gradients_where_the_framework_copies_them():

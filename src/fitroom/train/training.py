@@ -11,6 +11,7 @@ from fitroom.backends.fused import check_fused, has_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
+from fitroom.distribution.busy import busy_notes
 from fitroom.distribution.current import Distribution, current_distribution, describe
 from fitroom.distribution.shares import check_batch
 from fitroom.errors import InputError, ModelError
@@ -127,6 +128,8 @@ class Training:
                     check_batch(source.peek().size, distribution.num_devices)
                     said = describe(distribution, source.peek().size, batch_statistics=has_batch_statistics(self.model))
                     events.tell(EventKind.DEVICES, said, devices=list(distribution.devices))
+                    for note in busy_notes(distribution.devices):
+                        events.tell(EventKind.DEVICES, note)
                 known = callback_list(
                     callbacks,
                     self.model,

@@ -29,14 +29,17 @@ class SharedStep:
         variables = [*model.variables, *model.metrics_variables, *(optimizer.variables if optimizer else ())]
         processes.copy_from_first([variable._value.detach() for variable in variables])
 
+    def prepare(self) -> None:
+        """Make what reduces the gradients. That writes to the weights, so that it comes before a step that may fail."""
+        weights = self._weights()
+        if weights and (self._reduction is None or not self._reduction.is_for(weights)):
+            self._reduction = GradientReduction(weights)
+
     def run(
         self, batch: Batch, micro_batch: int, before: Snapshot, update: Callable[[], None] | None
     ) -> dict[str, Any]:
         """Go over this process's share, agree with the others, reduce, and update. None trains nothing."""
         processes, training = self._processes, update is not None
-        weights = self._weights()
-        if training and weights and (self._reduction is None or not self._reduction.is_for(weights)):
-            self._reduction = GradientReduction(weights)  # here, where no activations take memory
         by_process = processes.micro_batches(batch, micro_batch)
         metrics = Snapshot([variable._value for variable in self._model.metrics_variables])
         with processes.agree(is_out_of_memory):

@@ -112,6 +112,8 @@ class TorchStepper:
         rollback, training = self._prepare_rollback(batch), step == "train_step"
         if self._shared is None:
             self._shared = SharedStep(self.model, self.objective, self._runner, processes, rollback.seeds)
+        if training:
+            self._shared.prepare()
         self._set_mode(training=training)
         samples = min(micro_batch, self.samples_per_device(batch.size))
         gradients = nullcontext() if training else torch.no_grad()
