@@ -7,8 +7,9 @@
 Each task runs in a process of its own, in which nothing else has used the card, and appends a line to `--out`: for
 three seeds the accuracy on the same validation images, which of them were right, the peak in training, the size of the
 file and the latency of one image. `--work` keeps the models: structured, unstructured and int8 start from the plain
-ones. A task whose line is in `--out` already is left out. On JAX the measured peak holds what the compiler tried kernels with; `predict`
-adds, on any machine, the peaks that fitroom estimates for the same steps, and `table` prints the comparison with 95 % intervals:
+ones. A task whose line is in `--out` already is left out. On JAX the measured peak holds what the compiler tried
+kernels with; `predict` adds, on any machine, the peaks that fitroom estimates for the same steps, and `table` prints
+the comparison with 95 % intervals:
 
     python benchmarks/measure/lean.py predict lean.jsonl
     python benchmarks/measure/lean.py table lean.jsonl
