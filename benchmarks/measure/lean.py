@@ -1,7 +1,7 @@
 """What smaller models cost in accuracy: pruned, separable, adapted and 8-bit, on a folder of flowers.
 
-    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl                # all that
-    trains python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
+    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl      # all that trains
+    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
     python benchmarks/measure/lean.py FLOWERS --work FOLDER --out lean.jsonl --only int8   # with TensorFlow, on any CPU
 
 Each task runs in a process of its own, in which nothing else has used the card, and appends a line to `--out`: for
