@@ -309,6 +309,20 @@ PRIVATE_NAMES = [
     ),
     *_names("torch", "moving averages of fused BatchNormalization", "_foreach_lerp_", backends=_TORCH),
     *_names(
+        "<torch module>",
+        "hooks are not called with fused kernels",
+        *("_forward_hooks", "_forward_pre_hooks"),
+        backends=_TORCH,
+    ),
+    *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
+    *_names(
+        "keras.src.backend.common.masking",
+        "masks are passed over with fused kernels",
+        "_keras_mask",
+        backends=_TORCH,
+        is_text=True,
+    ),
+    *_names(
         "torch.nn.modules.module",
         "hooks are not called with fused kernels",
         "_has_any_global_hook",
