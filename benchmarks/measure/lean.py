@@ -1,14 +1,17 @@
 """What smaller models cost in accuracy: pruned, separable, adapted and 8-bit, on a folder of flowers.
 
-    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl                # all that
-    trains python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
+    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl      # all that trains
+    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
     python benchmarks/measure/lean.py FLOWERS --work FOLDER --out lean.jsonl --only int8   # with TensorFlow, on any CPU
 
 Each task runs in a process of its own, in which nothing else has used the card, and appends a line to `--out`: for
 three seeds the accuracy on the same validation images, which of them were right, the peak in training, the size of the
 file and the latency of one image. `--work` keeps the models: structured, unstructured and int8 start from the plain
-ones. A task whose line is in `--out` already is left out. `table` prints the comparison with 95 % intervals:
+ones. A task whose line is in `--out` already is left out. On JAX the measured peak holds what the compiler tried
+kernels with; `predict` adds, on any machine, the peaks that fitroom estimates for the same steps, and `table` prints
+the comparison with 95 % intervals:
 
+    python benchmarks/measure/lean.py predict lean.jsonl
     python benchmarks/measure/lean.py table lean.jsonl
 """
 
@@ -27,7 +30,7 @@ TASKS = (
     *("plain:xception", "structured:xception", "unstructured:xception"),
     *("plain:mobilenetv2", "structured:mobilenetv2", "unstructured:mobilenetv2"),
     *("plain:vgg", "separable:vgg"),
-    "lora:mobilenetv2",
+    *("three:mobilenetv2", "head:mobilenetv2", "lora:mobilenetv2"),
 )
 INT8 = "int8"
 SIZE, BATCH, SEEDS = 128, 64, (0, 1, 2)
@@ -43,6 +46,9 @@ def main() -> None:
     """Run the tasks that have no line yet, or print the table."""
     if sys.argv[1:2] == ["table"]:
         print_table(Path(sys.argv[2]))
+        return
+    if sys.argv[1:2] == ["predict"]:
+        predict_peaks(Path(sys.argv[2]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -132,11 +138,19 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         model = separable(load(arguments, name, seed))
         found["errors"] = {each.layer: round(each.error or 0.0, 3) for each in changes(model).changed}
         train(model, data, tuned, rate=5e-4)
+    elif kind == "three":
+        images, labels = data["train"]
+        chosen = np.isin(labels, THREE)
+        model = build(name, arguments.image_size, len(THREE))
+        train(model, {"train": (images[chosen], np.searchsorted(THREE, labels[chosen]))}, whole, rate=1e-3)
     else:
-        model, more = adapted(name, data, whole, tuned, arguments)
-        found |= more
+        model = prepare_for_five(kind, load(arguments, name, seed, kind="three"))
+        train(model, data, tuned, rate=1e-3)
     model.save(place)
     images, labels = data["validation"]
+    if kind == "three":
+        chosen = np.isin(labels, THREE)
+        images, labels = images[chosen], np.searchsorted(THREE, labels[chosen])
     answers = model.predict(images, batch_size=BATCH, verbose=0)
     right = answers.argmax(axis=1) == labels
     latency = one_image_seconds(model, images[:1])
@@ -151,35 +165,45 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
     }
 
 
-def adapted(name: str, data: Any, whole: int, tuned: int, arguments: Any) -> tuple[Any, dict[str, Any]]:
-    """A model trained on three classes, then adapted to five: by adapters and a new head, and by the head alone."""
+def prepare_for_five(kind: str, model: Any) -> Any:
+    """A model of three classes with a new head for five: "head" trains that alone, "lora" adapters as well."""
     import keras
-    import numpy as np
 
     from fitroom.lean import adapt
 
-    images, labels = data["train"]
-    chosen = np.isin(labels, THREE)
-    three = {"train": (images[chosen], np.searchsorted(THREE, labels[chosen]))}
-    model = build(name, arguments.image_size, len(THREE))
-    train(model, three, whole, rate=1e-3)
-    features = model.layers[-1].input
-
-    def with_new_head() -> Any:
-        head = keras.layers.Dense(5, activation="softmax", dtype="float32", name="five")
-        return keras.Model(model.inputs, head(features))
-
-    alone = with_new_head()
-    for layer in alone.layers[:-1]:
+    head = keras.layers.Dense(5, activation="softmax", dtype="float32", name="five")
+    changed = keras.Model(model.inputs, head(model.layers[-1].input))
+    if kind == "lora":
+        pointwise = [layer.name for layer in model.layers if getattr(layer, "kernel_size", None) == (1, 1)]
+        return adapt(changed, 8, layers=pointwise, train=["five"])
+    for layer in changed.layers[:-1]:
         layer.trainable = False
-    train(alone, data, tuned, rate=1e-3)
-    head_alone = float((alone.predict(data["validation"][0], verbose=0).argmax(1) == data["validation"][1]).mean())
-    for layer in alone.layers[:-1]:
-        layer.trainable = True
-    pointwise = [layer.name for layer in model.layers if getattr(layer, "kernel_size", None) == (1, 1)]
-    found = adapt(with_new_head(), 8, layers=pointwise, train=["five"])
-    train(found, data, tuned, rate=1e-3)
-    return found, {"head_alone_accuracy": round(head_alone, 5), "adapted_layers": len(pointwise)}
+    return changed
+
+
+def predict_peaks(out: Path) -> None:
+    """Add the estimated peak of each step that was measured, by its own backend."""
+    lines = read_lines(out)
+    os.environ |= {"KERAS_BACKEND": lines[0].get("backend", "jax"), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    import fitroom
+    from fitroom.lean import prune, separable
+
+    for line in lines:
+        kind, _, name = line["task"].partition(":")
+        if not name:
+            continue
+        classes = len(THREE) if kind in ("three", "head", "lora") else 5
+        model = build(name, line["image_size"], classes)
+        if kind == "structured":
+            model = prune(model, 0.5)
+        elif kind == "separable":
+            model = separable(model)
+        elif kind in ("head", "lora"):
+            model = prepare_for_five(kind, model)
+        model.compile("adam", "sparse_categorical_crossentropy")
+        line["predicted_peak_bytes"] = fitroom.estimate(model, line["batch_size"], gpu="H200").peak_bytes
+        print(line["task"], line["predicted_peak_bytes"], flush=True)
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def build(name: str, size: int, classes: int) -> Any:
@@ -233,11 +257,11 @@ def train(model: Any, data: Any, epochs: int, *, rate: float, callbacks: Any = (
         )  # fmt: skip
 
 
-def load(arguments: Any, name: str, seed: int) -> Any:
-    """The plain model of a seed."""
+def load(arguments: Any, name: str, seed: int, kind: str = "plain") -> Any:
+    """The model of a seed that a change starts from."""
     import keras
 
-    return keras.models.load_model(arguments.work / f"plain-{name}-{seed}.keras", compile=False)
+    return keras.models.load_model(arguments.work / f"{kind}-{name}-{seed}.keras", compile=False)
 
 
 def measure_int8(arguments: Any) -> dict[str, Any]:
@@ -395,11 +419,12 @@ def print_table(path: Path) -> None:
             continue
         plain = lines.get(f"plain:{name}")
         change = ""
-        if plain and kind != "plain" and kind != "lora":
+        if plain and kind not in ("plain", "three"):
             points, half = interval(line, plain)
             change = f"{points:+.1f} ± {half:.1f}"
         mean_accuracy = sum(line["accuracy"]) / len(line["accuracy"])
-        peak = "" if line["peak_bytes"] is None else f"{line['peak_bytes'] / 2**20:,.0f} MiB"
+        taken = line.get("predicted_peak_bytes") or line["peak_bytes"]
+        peak = "" if taken is None else f"{taken / 2**20:,.0f} MiB"
         print(
             f"| {name} | {kind} | {100 * mean_accuracy:.1f} % | {change} | {line['parameters'] / 1e6:.2f} M | {peak} | "
             f"{line['compressed_bytes'] / 2**20:.1f} MiB | {1000 * line['latency_seconds']:.1f} ms |"

@@ -34,7 +34,8 @@ def run_python(*arguments, backend, folder):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "OMP_NUM_THREADS": "1",
     }
-    done = run_forked(*map(str, arguments), backend=backend, cwd=folder, env=environment)
+    command = map(str, arguments)
+    done = run_forked(*command, backend=backend, with_tensorflow=backend == "torch", cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

@@ -99,6 +99,7 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
         assert "limit_bytes" in (run / "readings.jsonl").read_text()
     if backend == "torch":
         settled = {"batch_size": 8, "micro_batch": 5, "precision": "mixed_bfloat16", "jit": None, "remat": None}
+        settled["kernels"] = None
         assert (job["recipe"], job["plan"]) == (settled, None)
     if backend != "jax":
         assert done.stdout.splitlines()[1] == f"model     {run / 'model.keras'}"
@@ -324,7 +325,8 @@ def test_weights_that_cannot_be_downloaded_leave_two_ways_out(place):
     needs("jax")
     unreachable = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "KERAS_HOME": str(place)}
     command = ("-m", "fitroom", "train", "pictures", "--model", "mobilenetv2", "--image-size", "32")
-    done = run_forked(*command, backend="jax", cwd=place, env=environment("jax") | unreachable)
+    env = environment("jax") | unreachable
+    done = run_forked(*command, backend="jax", with_tensorflow=True, cwd=place, env=env)
     assert done.returncode == 1
     assert "The ImageNet weights of MobileNetV2 could not be downloaded" in done.stderr
     assert "--weights none" in done.stderr

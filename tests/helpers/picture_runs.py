@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from processes import QUICK_COMPILING, hide_tensorflow
+from processes import QUICK_COMPILING
 from ready_process import run_forked
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
@@ -56,8 +56,6 @@ def environment(backend: str) -> dict[str, str]:
     """Of a process that sees no card."""
     unset = ("TF_CPU_ALLOCATOR_USE_BFC", "TF_CPU_BFC_MEM_LIMIT_IN_MB", "TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
     kept = {name: value for name, value in os.environ.items() if name not in unset}
-    if backend != "tensorflow":
-        kept = hide_tensorflow(kept)
     return kept | {
         "KERAS_BACKEND": backend,
         "CUDA_VISIBLE_DEVICES": "",
@@ -69,7 +67,8 @@ def environment(backend: str) -> dict[str, str]:
 
 def fitroom(folder: Path, *arguments: str, backend: str = "jax") -> subprocess.CompletedProcess[str]:
     """The command, to its end."""
-    return run_forked("-m", "fitroom", *arguments, backend=backend, cwd=folder, env=environment(backend))
+    command, env = ("-m", "fitroom", *arguments), environment(backend)
+    return run_forked(*command, backend=backend, with_tensorflow=True, cwd=folder, env=env)
 
 
 def stopped(

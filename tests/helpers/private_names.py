@@ -304,7 +304,20 @@ PRIVATE_NAMES = [
     *_names(
         "torch",
         "snapshots and rollback on PyTorch",
-        *("_foreach_copy_", "_foreach_sub", "_foreach_mul_", "_foreach_add_", "_foreach_add"),
+        *("_foreach_copy_", "_foreach_sub", "_foreach_mul", "_foreach_mul_", "_foreach_add_", "_foreach_add"),
+        backends=_TORCH,
+    ),
+    *_names("torch", "moving averages of fused BatchNormalization", "_foreach_lerp_", backends=_TORCH),
+    *_names(
+        "torch.nn.modules.module",
+        "hooks are not called with fused kernels",
+        "_has_any_global_hook",
+        backends=_TORCH,
+    ),
+    *_names(
+        "keras.src.backend.common.stateless_scope",
+        "recomputing with fused BatchNormalization",
+        "in_stateless_scope",
         backends=_TORCH,
     ),
     *_names(

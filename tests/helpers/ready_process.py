@@ -1,6 +1,6 @@
 """Python in forks of processes that have imported Keras already: most of what a short command takes is that.
 
-    python ready_process.py BACKEND
+    python ready_process.py BACKEND MODULE
 
 Takes command lines and their surroundings from stdin, a line of JSON each, and forks for each of them: no framework has
 begun to work here. Commands run side by side. Files get what each wrote to stdout and stderr, and its exit code.
@@ -8,6 +8,7 @@ Without a backend only fitroom's command line is imported, for commands that are
 """
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -25,12 +26,17 @@ from processes import hide_tensorflow
 from ready_compiler import ReadyCompiler
 
 _MOST_SECONDS = 900
-_processes: dict[str, "ReadyProcess"] = {}
+_processes: dict[tuple[str, bool], "ReadyProcess"] = {}
 _lock = threading.Lock()
 
 
 def run_forked(
-    *arguments: str, backend: str | None, cwd: Path, env: Mapping[str, str], own_compiler: bool = False
+    *arguments: str,
+    backend: str | None,
+    cwd: Path,
+    env: Mapping[str, str],
+    with_tensorflow: bool = False,
+    own_compiler: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run Python as `subprocess.run` would, to its end, in a fork of a process with a backend.
 
@@ -39,12 +45,14 @@ def run_forked(
         backend: The one that the command will choose, or None where it will import none.
         cwd: Where it runs.
         env: Its environment. What a framework reads at its import has been read.
+        with_tensorflow: Whether Keras will import TensorFlow too, as it does to save, load and augment. If not, it
+            seems not to be installed.
         own_compiler: Whether XLA's GPU compiler is started anew, with that environment, too.
     """
-    name = backend or ""
+    name = backend or "", with_tensorflow or backend == "tensorflow"
     with _lock:
         if name not in _processes:
-            _processes[name] = ReadyProcess(name)
+            _processes[name] = ReadyProcess(*name)
     return _processes[name].run(*arguments, cwd=cwd, env=env, own_compiler=own_compiler)
 
 
@@ -57,7 +65,7 @@ def end_processes() -> None:
 class ReadyProcess:
     """Runs commands as `subprocess.run` would."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, with_tensorflow: bool) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fitroom-ready-")
         self._numbers = itertools.count()
         quiet = {
@@ -68,8 +76,8 @@ class ReadyProcess:
         }
         environment = os.environ | quiet
         self._process = subprocess.Popen(
-            [sys.executable, __file__, backend],
-            env=hide_tensorflow(environment) if backend in ("jax", "torch") else environment,
+            [sys.executable, __file__, backend, "tensorflow" if with_tensorflow else ""],
+            env=environment if with_tensorflow or not backend else hide_tensorflow(environment),
             text=True,
             stdin=subprocess.PIPE,
         )
@@ -93,7 +101,7 @@ class ReadyProcess:
         self._folder.cleanup()
 
 
-def main(backend: str) -> None:
+def main(backend: str, also: str) -> None:
     import fitroom.cli.main  # noqa: F401
 
     compiler = ReadyCompiler()
@@ -105,6 +113,8 @@ def main(backend: str) -> None:
         os.environ["KERAS_BACKEND"] = backend
         import keras  # noqa: F401
 
+        if also:
+            importlib.import_module(also)
         own_exit_code = process._exit_code
         if backend == "jax":
             compiler.start()
@@ -127,10 +137,10 @@ def main(backend: str) -> None:
             Path(f"{files[2]}.partial").write_text(str(os.waitstatus_to_exitcode(status)))
             os.rename(f"{files[2]}.partial", files[2])
             os._exit(0)
+    compiler.end()
     with contextlib.suppress(ChildProcessError):
         while True:  # so that what they took counts as this process's
             os.wait()
-    compiler.end()
 
 
 def _run(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ import click
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_runs
 from fitroom.cli.output import choose_backend_and_say, json_text, open_view, stdout_for_results
+from fitroom.errors import RunInterrupted
 
 _EPILOG = (
     "Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 the run cannot be used; 2 wrong usage; "
@@ -53,7 +54,12 @@ def command(
     )
     choose_backend_and_say(job.read_job().backend, why="as in the run")
     with open_view(as_json=as_json) as view, stdout_for_results():
-        found = job.carry_out(view)
+        try:
+            found = job.carry_out(view)
+        except RunInterrupted:
+            view.ended({"state": "interrupted", "run_dir": str(job.run_dir)})
+            click.echo("to resume: the same command again", err=True)
+            raise
     if as_json:
         click.echo(json_text({"event": "compressed"} | found.to_dict()))
     else:

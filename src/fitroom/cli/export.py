@@ -62,7 +62,7 @@ def _words(found: Any) -> str:
     smaller = f", {found.model_bytes / found.size_bytes:.1f} times smaller than the .keras file"
     lines = [
         f"file       {found.path}",
-        f"size       {format_bytes(found.size_bytes)}{smaller if found.size_bytes < found.model_bytes else ''}",
+        f"size       {format_bytes(found.size_bytes)}{smaller if found.model_bytes > 1.05 * found.size_bytes else ''}",
         f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind};",
         f"           outputs differ by up to {found.largest_difference:.2g}",
         f"latency    {1000 * found.latency_seconds:.1f} ms for one image on this machine's CPU",

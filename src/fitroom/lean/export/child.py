@@ -94,7 +94,9 @@ def add_resizing(model: Any, size: int, resize: str) -> Any:
     how = {"crop": {"crop_to_aspect_ratio": True}, "pad": {"pad_to_aspect_ratio": True}, "stretch": {}}[resize]
     inputs = keras.Input((None, None, 3), name="image")
     small = keras.layers.Resizing(size, size, name="resizing", **how)(inputs)
-    return keras.Model(inputs, model(small), name=model.name)
+    whole = keras.Model(inputs, model(small), name=model.name)
+    whole(np.zeros((1, size, size, 3), "float32"))  # Keras exports no model that was never called
+    return whole
 
 
 def _write(model: Any, wanted: Format, path: Path, calibration: Any, *, int8: bool) -> None:
