@@ -30,9 +30,9 @@ def main():
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.what == "child":
-        print(
-            json.dumps(CHILDREN[options.way](options.backend)) if os.environ.get("RANK", "0") == "0" else "", flush=True
-        )
+        found = CHILDREN[options.way](options.backend)
+        if os.environ.get("RANK", "0") == "0":
+            print(json.dumps(found), flush=True)
         return
     for line in RUNS[options.what](options):
         text = json.dumps(line | {"machine": platform.machine(), "date": time.strftime("%Y-%m-%d")})

@@ -104,6 +104,7 @@ PRIVATE_NAMES = [
     # Keras: losses, optimizers, variables
     *_names("<compile loss>", "losses cannot be replaced for the parts of a batch", "_flat_losses", "_metrics"),
     *_names("<loss>", "a loss along another axis is cut into micro-batches although it must not", "_fn_kwargs"),
+    *_names("<optimizer>", "channels cannot be ranked by gradient", "_get_variable_index"),
     *_names("<optimizer>", "schedules and callable learning rates are lost in copies", "_learning_rate"),
     *_names("<optimizer>", "an update on PyTorch is not undone, a second optimizer not saved", "_trainable_variables"),
     *_names("<variable>", "no stand-ins for values: estimates would allocate the model", "_value"),

@@ -54,7 +54,6 @@ def launch(devices: Sequence[str], words: Sequence[str]) -> None:
             DEVICES: ",".join(devices),
             LOGS: folder,
             SEED: os.environ.get(SEED) or str(secrets.randbelow(2**31)),
-            "TORCHELASTIC_ERROR_FILE": str(Path(folder) / "error.json"),
         }
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(devices))))
         config = LaunchConfig(

@@ -92,16 +92,14 @@ def _make_optimizer() -> Any:
         def __init__(self) -> None:
             super().__init__(learning_rate=0.0, name="products")
             self.sums: list[Any] = []
-            self.places: dict[int, int] = {}
 
         def build(self, variables: Any) -> None:
             if not self.built:
                 super().build(variables)
-                self.places = {id(each): place for place, each in enumerate(variables)}
                 self.sums = [self.add_variable_from_reference(each, name="sum") for each in variables]
 
         def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-            total = self.sums[self.places[id(variable)]]
+            total = self.sums[self._get_variable_index(variable)]
             product = keras.ops.multiply(keras.ops.cast(gradient, total.dtype), keras.ops.cast(variable, total.dtype))
             self.assign_add(total, keras.ops.square(product))
 
