@@ -5,9 +5,20 @@ import sys
 
 import pytest
 
+from ready_process import end_processes
+
+pytest_plugins = ("cpu_seconds",)
+
 # A shell that starts tests in the background has them ignore Ctrl-C, and processes inherit that: here it is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ready_processes():
+    """Processes that commands are forked from last as long as the tests."""
+    yield
+    end_processes()
 
 
 @pytest.fixture(autouse=True)

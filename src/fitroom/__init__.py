@@ -19,6 +19,7 @@ from fitroom.errors import MissingExtraError as MissingExtraError
 from fitroom.errors import ModelError as ModelError
 from fitroom.errors import NothingFitsError as NothingFitsError
 from fitroom.errors import OutOfMemoryError as OutOfMemoryError
+from fitroom.errors import PeerError as PeerError
 from fitroom.errors import RunInterrupted as RunInterrupted
 from fitroom.errors import StateLostError as StateLostError
 from fitroom.errors import UnknownNameError as UnknownNameError
@@ -46,6 +47,7 @@ from fitroom.recipe import Recipe as Recipe
 from fitroom.recipe import Remat as Remat
 from fitroom.runs.run import Run as Run
 from fitroom.runs.run import open_run as open_run
+from fitroom.train.devices import devices as devices
 from fitroom.train.fit import fit as fit
 from fitroom.train.protect import protect as protect
 from fitroom.train.step import Step as Step

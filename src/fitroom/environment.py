@@ -5,6 +5,9 @@
     FITROOM_NO_CACHE      set to anything: neither read nor write the cache
     FITROOM_RESTARTS      how many processes of this command ran before this one, as it restarts where memory stays
                           taken; set by fitroom itself
+    FITROOM_VOTE_SECONDS  how long a process of a training on several devices waits for the others; default: 600
+    FITROOM_DEVICES, FITROOM_VISIBLE, FITROOM_LAUNCHED, FITROOM_SEED, FITROOM_LOGS
+                          what `fitroom run --devices` tells the processes that it starts; set by fitroom itself
     FITROOM_TF_COMPILER   where the XLA compiler for TensorFlow's steps is; default: in the user's data folder
 
 `KERAS_BACKEND`, `CUDA_VISIBLE_DEVICES` and the like belong to the frameworks and are obeyed where they matter.
@@ -14,12 +17,26 @@ import os
 from pathlib import Path
 
 RESTARTS = "FITROOM_RESTARTS"
+DEVICES = "FITROOM_DEVICES"
+VISIBLE = "FITROOM_VISIBLE"
+LAUNCHED = "FITROOM_LAUNCHED"
+SEED = "FITROOM_SEED"
+LOGS = "FITROOM_LOGS"
+VOTE_SECONDS = "FITROOM_VOTE_SECONDS"
 
 
 def restarts_so_far() -> int:
     """How many processes of this command ran out of memory, each followed by a fresh one."""
     number = os.environ.get(RESTARTS, "")
     return int(number) if number.isdigit() else 0
+
+
+def vote_seconds() -> float:
+    """How long a process of a training on several devices waits for the others before it gives up."""
+    try:
+        return max(1.0, float(os.environ.get(VOTE_SECONDS, "")))
+    except ValueError:
+        return 600.0
 
 
 def cache_folder() -> Path | None:

@@ -10,6 +10,7 @@
     ├── OutOfMemoryError         training does not fit, however small the micro-batch
     ├── HostMemoryError          the host has no memory for the next batch
     ├── NoRoomError              a step needs more memory than is free, found before it began
+    ├── PeerError                another process of the same training failed or is gone
     ├── StateLostError           a step failed and the model could not be rolled back
     └── CompilerError            the XLA compiler refused, crashed or was killed
     RunInterrupted               Ctrl-C or SIGTERM stopped a run, which can be resumed; a SystemExit
@@ -131,8 +132,16 @@ class NoRoomError(FitroomError):
     """A step needs more memory than is free, found before it began. It is handled like any other out-of-memory."""
 
 
+class PeerError(FitroomError):
+    """Another process of the same training failed, is gone, or did not answer within the time limit."""
+
+
 class StateLostError(FitroomError):
     """A step failed after its inputs had been donated to the device, so that the model could not be rolled back."""
+
+
+class NeedsProcesses(BaseException):
+    """A script chose PyTorch after it was started in one process, and several devices were asked for."""
 
 
 class CompilerError(FitroomError):

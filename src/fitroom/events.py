@@ -50,6 +50,8 @@ class EventKind:
     # What the training is carried out with.
     DEVICE = "device"
     """Training runs on the CPU although the machine has a card; told once a process."""
+    DEVICES = "devices"
+    """Several devices train: which, by what, and the share of each."""
     PLAN = "plan"
     """The plan that was made for a budget, or what it could not take into account."""
     JIT = "jit"

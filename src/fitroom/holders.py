@@ -229,6 +229,7 @@ def read_locals(frame: types.FrameType) -> dict[str, Any]:
     return found
 
 
+@functools.cache
 def _is_library(file: str) -> bool:
     return any(part in file for part in _LIBRARIES) or file.startswith("<frozen")
 

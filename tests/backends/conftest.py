@@ -12,6 +12,7 @@ import pytest
 
 from fitroom.backends.choose import choose_backend
 from processes import LIMITED_CPU, QUICK_COMPILING
+from ready_compiler import ReadyCompiler
 
 BACKEND = os.environ["KERAS_BACKEND"] = choose_backend(None)
 HOME = tempfile.mkdtemp(prefix="fitroom-tests-")
@@ -20,6 +21,7 @@ QUICK = {
     "FITROOM_CACHE_DIR": f"{HOME}/cache",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # small programs, each run a few times: most of the time is compiling
     "JAX_PLATFORMS": "cpu",
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # pytest's stack is deep, and each operation would have it
     "KERAS_HOME": f"{HOME}/keras",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_FLAGS": QUICK_COMPILING,
@@ -52,6 +54,16 @@ def pytest_report_header():
     return f"KERAS_BACKEND={BACKEND}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items):
+    for item in items:
+        names = [name for mark in item.iter_markers("quick_on") for name in mark.args]
+        if names and BACKEND not in names:
+            item.add_marker(pytest.mark.slow)
+    # They look at all objects of the process: first, while there are few.
+    items.sort(key=lambda item: item.path.name not in ("test_leaks.py", "test_fresh.py"))
+
+
 def pytest_runtest_setup(item):
     names = [name for mark in item.iter_markers("backends") for name in mark.args]
     if names and BACKEND not in names:
@@ -60,9 +72,42 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind():
-    """The models of one file are collected before the next."""
+    """The models of one file are collected before the next.
+
+    What is there before a file, a million objects of the frameworks, is not looked at in the collections of its tests:
+    of those there are many, and each would take half a second.
+    """
+    gc.freeze()
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module")
+def unfrozen(nothing_left_behind):
+    """For tests of what is found among all objects: the collector lists none that is frozen."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiler_in_forks():
+    """XLA's GPU compiler does not import JAX anew for each step; tests/commands has it as users do."""
+    compiler = ReadyCompiler()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fitroom.backends.xla.process._exit_code", compiler.exit_code)
+        yield
+    compiler.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_traced_steps(request):
+    """On PyTorch a small model is traced in eight steps, until collections repeat; two find nearly the same peak.
+
+    tests/backends/torch, where peaks are compared with real ones, has all of them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if BACKEND == "torch" and request.path.parent.name != "torch":
+            patch.setattr("fitroom.backends.torch.trace.collector._MOST_STEPS", 0)
+        yield
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_layers_normalise_as_keras_does_beside_the_model(name):
     np.testing.assert_allclose(np.asarray(normalised(PICTURES)), expected, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["MobileNet", "VGG16"])
+@pytest.mark.parametrize("name", ["MobileNet", pytest.param("VGG16", marks=pytest.mark.slow)])
 def test_a_ready_made_network_takes_raw_pictures_and_plain_keras_loads_it(name):
     made = network(name, classes=4)
     assert made.model.output_shape == (None, 4)
@@ -80,6 +80,7 @@ def test_a_ready_made_network_takes_raw_pictures_and_plain_keras_loads_it(name):
     assert "fitroom" not in config
 
 
+@pytest.mark.quick_on("torch")
 def test_in_16_bits_normalisation_and_probabilities_stay_in_float32_and_the_file_is_float32():
     made = network("mobilenet", precision="mixed_bfloat16")
     of = {layer.name: layer.dtype_policy.name for layer in made.model.layers}
@@ -99,6 +100,7 @@ def test_a_network_to_plan_with_takes_no_memory_and_keras_does_not_make_up_for_i
     assert network("mobilenetv2").model.count_params() == planned_with.model.count_params()
 
 
+@pytest.mark.quick_on("torch")
 def test_the_size_of_pictures_is_the_models_own_unless_it_is_said():
     assert find_image_size(ModelSource(text="xception")) == 299
     assert find_image_size(ModelSource(text="efficientnet-b1")) == 240
@@ -143,6 +145,7 @@ def test_a_model_that_is_given_pictures_as_they_are_is_told_so():
     assert not made.gives_probabilities
 
 
+@pytest.mark.quick_on("torch")
 def test_weights_come_from_a_file_of_the_whole_network_or_of_all_but_its_head():
     made = network("mobilenet")
     made.model.save_weights("whole.weights.h5")

@@ -1,5 +1,7 @@
 """`fitroom.fit` on a real framework."""
 
+from functools import cache
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from keras import layers
 import fitroom
 from fit_cases import assert_same, dense_net, momentum, samples, weights_of
 from fitroom.backends.choose import current_backend
+from step_comparison import untraced
 
 
 def fitted(train, *, optimizer=momentum, **options):
@@ -19,7 +22,15 @@ def fitted(train, *, optimizer=momentum, **options):
 
 
 def keras_fit(model, *arguments, **options):
-    return model.fit(*arguments, **options)
+    return untraced(model).fit(*arguments, **options)
+
+
+WITH_ADAM = {"batch_size": 16, "optimizer": lambda: keras.optimizers.Adam(0.01)}
+
+
+@cache
+def fitted_with_adam():
+    return fitted(keras_fit, **WITH_ADAM)
 
 
 @pytest.mark.parametrize(
@@ -27,10 +38,9 @@ def keras_fit(model, *arguments, **options):
 )
 def test_it_trains_to_the_weights_and_the_history_of_keras(micro_batch):
     """With a short last batch, and Adam."""
-    options = {"batch_size": 16, "optimizer": lambda: keras.optimizers.Adam(0.01)}
-    expected, history = fitted(keras_fit, **options)
+    expected, history = fitted_with_adam()
     recipe = fitroom.Recipe(micro_batch=micro_batch)
-    found, ours = fitted(fitroom.fit, recipe=recipe, **options)
+    found, ours = fitted(fitroom.fit, recipe=recipe, **WITH_ADAM)
     assert_same(found, expected)
     assert ours.epoch == history.epoch
     assert list(ours.history) == list(history.history)
@@ -48,6 +58,7 @@ def test_validation_is_that_of_keras():
         np.testing.assert_allclose(ours.history[name], history.history[name], rtol=1e-4)
 
 
+@pytest.mark.quick_on("torch")
 @pytest.mark.parametrize(
     "options",
     [
@@ -93,6 +104,7 @@ for _hook in _HOOKS:
     setattr(Counting, _hook, _record)
 
 
+@pytest.mark.quick_on("torch")
 def test_callbacks_are_called_as_keras_calls_them_and_see_real_updates_as_batches():
     theirs, ours = Counting(), Counting()
     fitted(keras_fit, callbacks=[theirs], validation_split=0.2)
@@ -101,6 +113,7 @@ def test_callbacks_are_called_as_keras_calls_them_and_see_real_updates_as_batche
     assert ours.calls.count(("on_train_batch_end", 0)) == 3
 
 
+@pytest.mark.quick_on("torch")
 def test_early_stopping_stops_and_restores_its_best_weights():
     def stopping():
         return keras.callbacks.EarlyStopping(monitor="loss", min_delta=10.0, patience=1, restore_best_weights=True)
@@ -121,6 +134,7 @@ def test_a_callback_that_stops_within_an_epoch_stops_there():
     assert int(model.optimizer.iterations) == 2
 
 
+@pytest.mark.quick_on("torch")
 def test_callbacks_that_change_the_learning_rate_change_it():
     def callbacks():
         return [
@@ -134,6 +148,7 @@ def test_callbacks_that_change_the_learning_rate_change_it():
     assert "learning_rate" in ours.history
 
 
+@pytest.mark.quick_on("torch")
 def test_checkpoints_and_logs_of_keras_are_written(tmp_path):
     callbacks = [
         keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", monitor="loss"),
@@ -144,6 +159,7 @@ def test_checkpoints_and_logs_of_keras_are_written(tmp_path):
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 4
 
 
+@pytest.mark.quick_on("torch")
 def test_samples_are_shuffled_by_the_seed():
     def weights(seed):
         return fitted(fitroom.fit, shuffle=True, seed=seed)[0]
@@ -173,7 +189,7 @@ def test_several_inputs_and_outputs():
     y = {"kind": random.integers(0, 3, 36).astype("int32"), "size": random.normal(size=(36, 1)).astype("float32")}
     options = {"batch_size": 12, "epochs": 2, "shuffle": False, "verbose": 0}
     theirs, ours = two_heads(), two_heads()
-    expected = theirs.fit(x, y, **options).history
+    expected = untraced(theirs).fit(x, y, **options).history
     found = fitroom.fit(ours, x, y, **options, recipe=fitroom.Recipe(micro_batch=5)).history
     assert_same(weights_of(ours), weights_of(theirs))
     assert list(found) == list(expected)
@@ -230,6 +246,7 @@ def test_a_loss_that_couples_samples_is_never_cut():
         fitroom.fit(model, *samples(), batch_size=16, verbose=0, recipe=fitroom.Recipe(micro_batch=4))
 
 
+@pytest.mark.quick_on("torch")
 def test_data_sets_and_generators():
     x, y = samples(48)
 
@@ -246,7 +263,7 @@ def test_data_sets_and_generators():
                 yield x[start : start + 16], y[start : start + 16]
 
     expected = dense_net()
-    expected.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    untraced(expected).fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
     sources = [(Batches(), {"shuffle": False}), (endless(), {"steps_per_epoch": 3})]
     for data, options in sources:
         model = dense_net()
@@ -304,6 +321,7 @@ def test_a_batch_larger_than_the_data_is_one_short_batch():
     assert int(model.optimizer.iterations) == 1
 
 
+@pytest.mark.quick_on("torch")
 def test_a_loss_that_is_no_number_is_said_with_its_batch(caplog):
     x, y = samples(40)
     x[25] = np.nan
@@ -318,7 +336,7 @@ def test_step_is_the_same_transaction_one_batch_at_a_time():
     x, y = samples(20)
     step = fitroom.Step(ours, recipe=fitroom.Recipe(micro_batch=6))
     for _ in range(3):
-        expected = theirs.train_on_batch(x, y, return_dict=True)
+        expected = untraced(theirs).train_on_batch(x, y, return_dict=True)
         found = step(x, y)
     assert_same(weights_of(ours), weights_of(theirs))
     assert found.keys() == expected.keys()
@@ -377,6 +395,7 @@ def test_losses_of_single_outputs_weigh_a_short_last_batch_by_its_samples():
         assert history["a_loss"] == pytest.approx([3.0])
 
 
+@pytest.mark.quick_on("torch")
 def test_backup_and_restore_of_keras_goes_on_at_its_epoch(tmp_path):
     def fit(*more):
         return fitroom.fit(
@@ -431,6 +450,7 @@ def test_validation_has_no_more_at_once_than_the_recipe_says(monkeypatch):
     assert sizes == [4]
 
 
+@pytest.mark.quick_on("torch")
 @pytest.mark.parametrize(("own", "at_once", "of_validation"), [("test_step", 4, 16), ("train_step", 16, 48)])
 def test_validation_of_a_model_that_cannot_be_cut_there_stays_whole(own, at_once, of_validation):
     def as_keras_does(self, *arguments):

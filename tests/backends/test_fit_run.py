@@ -118,7 +118,7 @@ PASSES = [
         kind,
         steps,
         # PyTorch alone draws dropout from the process's generator; elsewhere each training is traced anew.
-        marks=[] if keras.backend.backend() == "torch" or steps == 3 or (kind, steps) == ("arrays", None) else slow,
+        marks=[] if keras.backend.backend() == "torch" or (kind, steps) == ("arrays", 3) else slow,
     )
     for slow in [pytest.mark.slow]
     for kind in DATA

@@ -98,11 +98,13 @@ def test_a_plan_is_carried_out_to_the_weights_of_the_plain_training():
     assert found["micro_batch"] is None
 
 
+@pytest.mark.quick_on("torch")
 def test_without_a_plan_the_recipe_is_told_as_well():
     _, found = fitted(recipe=fitroom.Recipe(micro_batch=8))
     assert (found["recipe"], found["plan"]) == ({"micro_batch": 8}, None)
 
 
+@pytest.mark.quick_on("torch")
 def test_a_saved_plan_serves_the_same_model_built_again_though_keras_counts_its_layers_on(tmp_path):
     first, again = residual_net(), residual_net()
     assert segments_of(first) != segments_of(again)
@@ -130,6 +132,7 @@ def test_running_out_takes_the_next_recipe_of_the_plan_and_the_result_is_the_sam
     assert int(model.optimizer.iterations) == 6
 
 
+@pytest.mark.quick_on("torch")
 def test_a_run_that_goes_on_goes_on_with_the_recipe_in_force(tmp_path):
     def trained(run_dir, *, out_of_memory, callbacks=()):
         model = residual_net()
@@ -206,6 +209,7 @@ def test_a_precision_of_the_plan_is_that_of_the_training():
     assert_same(model, by_recipe, rtol=0, atol=0)
 
 
+@pytest.mark.quick_on("torch")
 def test_a_loop_of_ones_own_has_the_plan_and_its_ladder():
     expected, model = residual_net(), residual_net()
     x, y = samples(16)

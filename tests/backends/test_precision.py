@@ -117,7 +117,9 @@ def test_what_is_trained_next_in_its_own_precision_is_not_what_was_compiled_befo
         assert set(seen) == {precision}
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.quick_on("torch"))]
+)
 def test_files_that_are_saved_in_the_middle_and_at_the_end_are_the_model_as_it_was_built(policy, tmp_path):
     model = nested_net()
     keeping = keras.callbacks.ModelCheckpoint(tmp_path / "kept.keras", save_freq=2)
@@ -132,7 +134,9 @@ def test_files_that_are_saved_in_the_middle_and_at_the_end_are_the_model_as_it_w
         assert len(loaded.optimizer.variables) == len(model.optimizer.variables)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.quick_on("torch"))]
+)
 def test_a_run_goes_on_in_its_precision_and_a_finished_one_comes_back(policy, tmp_path):
     recipe = fitroom.Recipe(precision=policy, micro_batch=4)
     options = OPTIONS | {"recipe": recipe, "checkpoint_batches": 1}

@@ -124,6 +124,7 @@ def test_each_reading_has_what_the_run_folder_promises(tmp_path, every_batch):
     ]
 
 
+@pytest.mark.quick_on("torch")
 def test_a_fast_epoch_is_read_at_its_first_batch_before_validation_and_at_its_end(tmp_path):
     trained(tmp_path, epochs=1)
     found = [(reading["batch"], "val_loss" in reading["metrics"]) for reading in lines(tmp_path)]
@@ -132,6 +133,7 @@ def test_a_fast_epoch_is_read_at_its_first_batch_before_validation_and_at_its_en
     assert len(found) <= 5
 
 
+@pytest.mark.quick_on("torch")
 def test_the_learning_rate_is_the_one_of_the_schedule(tmp_path, every_batch):
     schedule = keras.optimizers.schedules.CosineDecay(0.25, 100, warmup_target=0.5, warmup_steps=4)
     trained(tmp_path, model=small_net(optimizer=keras.optimizers.SGD(schedule)), epochs=1)
@@ -139,6 +141,7 @@ def test_the_learning_rate_is_the_one_of_the_schedule(tmp_path, every_batch):
     assert found[:4] == pytest.approx([0.3125, 0.375, 0.4375, 0.5])
 
 
+@pytest.mark.quick_on("torch")
 def test_the_micro_batch_is_shown_where_batches_are_cut(tmp_path):
     trained(tmp_path / "whole", epochs=1, recipe=fitroom.Recipe(micro_batch=16))
     trained(tmp_path / "cut", epochs=1, recipe=fitroom.Recipe(micro_batch=5))
@@ -265,6 +268,7 @@ def test_a_full_disk_stops_neither_training_nor_views(tmp_path, every_batch):
     assert [reading["batch"] for reading in heard.readings] == [1, 2, 3, 4, 4]
 
 
+@pytest.mark.quick_on("torch")
 def test_a_loss_that_is_no_number_is_null(tmp_path):
     heard = Heard()
     with listening(heard.event):
@@ -275,6 +279,7 @@ def test_a_loss_that_is_no_number_is_null(tmp_path):
     assert heard.events[0]["batch"] >= 0
 
 
+@pytest.mark.quick_on("torch")
 @pytest.mark.parametrize("place", [(1, 2), (1, 3)])
 def test_a_killed_run_goes_on_without_a_gap_or_a_reading_twice(tmp_path, every_batch, place):
     options = {"run_dir": tmp_path, "epochs": 3, "checkpoint_batches": 2}
@@ -291,6 +296,7 @@ def test_a_killed_run_goes_on_without_a_gap_or_a_reading_twice(tmp_path, every_b
     assert [step for step, _ in scalars(tmp_path / "tensorboard" / "validation")["epoch_loss"]] == [0, 1, 2]
 
 
+@pytest.mark.quick_on("torch")
 def test_tensorboard_shows_training_and_validation_as_keras_names_them(tmp_path, every_batch):
     with TensorBoardLog(tmp_path / "tensorboard") as log:
         history = trained(tmp_path, heard=[log]).history

@@ -1,13 +1,22 @@
 """Trials that really train, on each backend: `fitroom.trials`, an Optuna study, a search of keras-tuner."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
 
 import fitroom
+from processes import hide_tensorflow
 
 X = np.linspace(0, 1, 64, dtype="float32").reshape(16, 4)
 Y = X.sum(axis=1)
+
+
+@pytest.fixture(autouse=True)
+def without_tensorflow_where_it_is_not_the_backend(monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        monkeypatch.setenv("PYTHONPATH", hide_tensorflow(os.environ)["PYTHONPATH"])
 
 
 def fit(units, epochs=2):

@@ -1,10 +1,12 @@
 """The compiler runs in a process of its own: when that dies, whoever asked lives on and says why."""
 
 import json
+import os
 
 import pytest
 
-from processes import needs, run_python
+from processes import needs
+from ready_process import run_forked
 
 PROGRAM = """
 import json, subprocess
@@ -55,14 +57,11 @@ def answer(tmp_path):
     needs("jax")
 
     def answer(harm: str) -> list:
-        printed = run_python(
-            ["-c", PROGRAM.replace("{harm}", harm)],
-            backend="jax",
-            keras_home=tmp_path,
-            FITROOM_CACHE_DIR=str(tmp_path / "cache"),
-            JAX_PLATFORMS="cpu",
-        )
-        return json.loads(printed.splitlines()[-1])
+        env = os.environ | {"FITROOM_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+        program = PROGRAM.replace("{harm}", harm)
+        done = run_forked("-c", program, backend="jax", cwd=tmp_path, env=env, own_compiler=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
     return answer
 

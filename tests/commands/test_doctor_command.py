@@ -10,8 +10,10 @@ import pytest
 
 from fake_packages import install
 from processes import ROOT, needs
+from ready_process import run_forked
 
-FAKE_DRIVER = Path(__file__).parents[1] / "helpers/fake_driver"
+HELPERS = Path(__file__).parents[1] / "helpers"
+FAKE_DRIVER = HELPERS / "fake_driver"
 T4 = {"gpus": [{"name": "Tesla T4", "total": 16 * 2**30, "used": 4 * 2**30, "processes": [[os.getpid(), 2**30]]}]}
 UNSET = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS")
 
@@ -107,7 +109,7 @@ def test_a_framework_that_cannot_be_imported_is_named_with_the_library_it_misses
     ],
 )
 def test_wrong_input_is_refused_with_the_next_step(arguments, code, words):
-    done = run_doctor(*arguments)
+    done = run_forked("-m", "fitroom", "doctor", *arguments, backend=None, cwd=ROOT, env=os.environ)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert done.stdout == ""
@@ -124,7 +126,8 @@ for _ in range(2):
 
 def test_fit_says_once_that_the_card_is_not_used():
     needs("torch")
-    done = run_python("-c", NOTED, driver=T4, KERAS_BACKEND="torch", KERAS_TORCH_DEVICE="cpu")
+    hidden = [HELPERS / "without_tensorflow"]
+    done = run_python("-c", NOTED, driver=T4, packages=hidden, KERAS_BACKEND="torch", KERAS_TORCH_DEVICE="cpu")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "on the CPU" in line]
     assert line.startswith(

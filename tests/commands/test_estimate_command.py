@@ -13,7 +13,7 @@ import pytest
 
 from fitroom.memory import cache as kept
 from processes import needs, needs_the_compiler
-from ready_process import ReadyProcess
+from ready_process import run_forked
 
 MODELS = '''
 import os
@@ -117,12 +117,22 @@ def run(folder, shell):
 
 
 @pytest.fixture(scope="module")
-def run_on_jax(folder, shell, tmp_path_factory):
+def run_on_jax(folder, shell):
     """Run `fitroom estimate --backend jax`, without the seconds in which Python imports Keras."""
     needs("jax")
-    ready = ReadyProcess(tmp_path_factory.mktemp("ready"), cwd=folder, env=shell)
-    yield lambda *arguments: ready.run("estimate", *arguments, "--backend", "jax")
-    ready.end()
+
+    def run_on_jax(*arguments: str, **options: bool | str) -> subprocess.CompletedProcess[str]:
+        own_compiler = options.pop("own_compiler", False)
+        command = ("-m", "fitroom", "estimate", *arguments, "--backend", "jax")
+        return run_forked(*command, backend="jax", cwd=folder, env=shell | options, own_compiler=own_compiler)
+
+    return run_on_jax
+
+
+@pytest.fixture(scope="module")
+def refused(folder, shell):
+    """Run `fitroom estimate` with what it refuses before it imports Keras."""
+    return lambda *arguments: run_forked("-m", "fitroom", "estimate", *arguments, backend=None, cwd=folder, env=shell)
 
 
 @pytest.fixture(scope="module")
@@ -232,11 +242,11 @@ def test_several_batch_sizes_are_a_table_in_text(run_on_jax):
     assert done.stdout.count("MiB  fits") == 2
 
 
-def test_the_timeline_comes_on_request(run, small):
-    done = run(SMALL, "--batch-size", "16", "--backend", "jax", "--gpu", "T4", "--json", "--timeline")
+def test_the_timeline_comes_on_request(run_on_jax, refused, small):
+    done = run_on_jax(SMALL, "--batch-size", "16", "--gpu", "T4", "--json", "--timeline")
     timeline = json.loads(done.stdout)["timeline"]
     assert sum(size for size, *_ in timeline["buffers"]) >= small["peak_bytes"]
-    assert run(SMALL, "--timeline").returncode == 2
+    assert refused(SMALL, "--timeline").returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -254,9 +264,9 @@ def test_a_plot_is_written_beside_the_result(run_on_jax, folder, small, suffix, 
     assert (folder / f"step.{suffix}").read_bytes()[: len(start)].lower() == start.lower()
 
 
-def test_what_the_users_code_prints_does_not_reach_stdout(run):
+def test_what_the_users_code_prints_does_not_reach_stdout(run_on_jax):
     needs_the_compiler()
-    done = run("models.py:chatty", "--backend", "jax", "--json")
+    done = run_on_jax("models.py:chatty", "--json")
     assert json.loads(done.stdout)["model"].startswith("chatty")
     for words in ("building the model", "tracing the step", "from a program it starts"):
         assert words in done.stderr
@@ -344,28 +354,30 @@ def broken_compiler(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder / "broken"), os.environ.get("PYTHONPATH", "")])}
 
 
-def test_a_result_is_kept_and_served_without_the_compiler(run, folder, small):
-    arguments = (SMALL, "--backend", "jax", "--gpu", "T4", "--json")
-    broken = broken_compiler(folder)
-    again = run(*arguments, "--batch-size", "16", **broken)
+def test_a_result_is_kept_and_served_without_the_compiler(run_on_jax, folder, small):
+    arguments = (SMALL, "--gpu", "T4", "--json")
+    broken = {"own_compiler": True, **broken_compiler(folder)}
+    again = run_on_jax(*arguments, "--batch-size", "16", **broken)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["by_kind"] == small["by_kind"]
-    refuses(run(*arguments, "--batch-size", "16", FITROOM_NO_CACHE="1", **broken), "could not compile", "version")
-    half = run(*arguments, "--batch-size", "16,17", **broken)
+    refuses(
+        run_on_jax(*arguments, "--batch-size", "16", FITROOM_NO_CACHE="1", **broken), "could not compile", "version"
+    )
+    half = run_on_jax(*arguments, "--batch-size", "16,17", **broken)
     assert half.returncode == 0
     assert [each["batch_size"] for each in json.loads(half.stdout)["estimates"]] == [16]
     assert [each["batch_size"] for each in json.loads(half.stdout)["refusals"]] == [17]
 
 
-def test_a_kept_result_that_is_damaged_is_not_trusted(run, tmp_path):
+def test_a_kept_result_that_is_damaged_is_not_trusted(run_on_jax, tmp_path):
     needs_the_compiler()
     own = {"FITROOM_CACHE_DIR": str(tmp_path / "cache")}
-    arguments = (SMALL, "--batch-size", "2", "--backend", "jax", "--json")
-    first = run(*arguments, **own)
+    arguments = (SMALL, "--batch-size", "2", "--json")
+    first = run_on_jax(*arguments, **own)
     (entry,) = (tmp_path / "cache").iterdir()
     whole = entry.read_bytes()
     entry.write_bytes(whole[: len(whole) // 2])
-    second = run(*arguments, **own)
+    second = run_on_jax(*arguments, **own)
     assert json.loads(second.stdout)["by_kind"] == json.loads(first.stdout)["by_kind"]
     assert gzip.decompress(entry.read_bytes()) == gzip.decompress(whole)
 
@@ -397,8 +409,8 @@ def refuses(done: subprocess.CompletedProcess[str], *words: str, status: int = 1
 
 
 @pytest.mark.parametrize("text", ["0", "abc", "-1", "8,,16", "8,", "", "1.5", "9" * 5000])
-def test_a_batch_size_that_is_none_is_wrong_usage(run, text):
-    refuses(run("xception", f"--batch-size={text}"), "--batch-size", "16,32,64", status=2)
+def test_a_batch_size_that_is_none_is_wrong_usage(refused, text):
+    refuses(refused("xception", f"--batch-size={text}"), "--batch-size", "16,32,64", status=2)
 
 
 @pytest.mark.parametrize(
@@ -413,8 +425,8 @@ def test_a_batch_size_that_is_none_is_wrong_usage(run, text):
         (["another_model"], ["another_model"]),
     ],
 )
-def test_wrong_usage_is_told_before_any_work(run, arguments, words):
-    refuses(run("xception", *arguments), *words, status=2)
+def test_wrong_usage_is_told_before_any_work(refused, arguments, words):
+    refuses(refused("xception", *arguments), *words, status=2)
 
 
 @pytest.mark.parametrize(
@@ -430,15 +442,15 @@ def test_wrong_usage_is_told_before_any_work(run, arguments, words):
         (["--limit", "0"], ["positive"]),
     ],
 )
-def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments, words):
-    done = run("xception", *arguments)
+def test_a_name_or_size_that_is_not_known_is_told_before_any_work(refused, arguments, words):
+    done = refused("xception", *arguments)
     refuses(done, *words)
     assert "building" not in done.stderr
 
 
-def test_the_first_line_says_which_backend_and_why_and_the_flag_wins(run):
+def test_the_first_line_says_which_backend_and_why_and_the_flag_wins(run_on_jax):
     needs("jax")
-    done = run("models.py:raises", "--backend", "jax", "--json", KERAS_BACKEND="torch")
+    done = run_on_jax("models.py:raises", "--json", KERAS_BACKEND="torch")
     refuses(done, "the data is not there")
     assert done.stderr.splitlines()[0] == "backend: JAX (--backend, which overrides KERAS_BACKEND=torch)"
     assert done.stderr.count("backend: ") == 1
@@ -448,7 +460,8 @@ def test_without_any_backend_the_install_line_is_given(run, folder):
     (folder / "bare").mkdir()
     hidden = "import sys\nfor name in ('jax', 'tensorflow', 'torch'): sys.modules[name] = None\n"
     (folder / "bare" / "sitecustomize.py").write_text(hidden)
-    done = run("xception", PYTHONPATH=str(folder / "bare"))
+    path = os.pathsep.join(filter(None, (str(folder / "bare"), os.environ.get("PYTHONPATH"))))
+    done = run("xception", PYTHONPATH=path)
     refuses(done, "No backend is installed", "pip install 'fitroom[jax]'")
 
 
@@ -517,13 +530,8 @@ save("plain", layers.Dense(2))
 save("lambda", layers.Lambda(lambda x: 2 * x, output_shape=(8,)), layers.Dense(2))
 save("custom", Mine(2))
 """
-    subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env=os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "KERAS_HOME": str(folder / "keras")},
-        check=True,
-        capture_output=True,
-    )
+    env = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    run_forked("-c", program, backend="jax", cwd=folder, env=env).check_returncode()
     whole = (folder / "plain.keras").read_bytes()
     (folder / "cut.keras").write_bytes(whole[: len(whole) // 2])
     (folder / "text.keras").write_text("not a zip")

@@ -7,8 +7,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import pytest
 from PIL import Image
 
 import fitroom
+from ready_process import run_forked
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -35,8 +34,8 @@ def run_python(*arguments, backend, folder):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    command = map(str, arguments)
+    done = run_forked(*command, backend=backend, with_tensorflow=backend == "torch", cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

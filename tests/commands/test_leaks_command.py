@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 from processes import needs
+from ready_process import run_forked
 
 SCRIPT = """
 import numpy as np
@@ -21,8 +20,7 @@ def steady(number):
 def run_leaks(folder, *arguments):
     (folder / "folds.py").write_text(SCRIPT)
     environment = os.environ | {"KERAS_BACKEND": "torch", "COLUMNS": "80"}
-    command = [sys.executable, "-m", "fitroom", "leaks", *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    return run_forked("-m", "fitroom", "leaks", *arguments, backend="torch", cwd=folder, env=environment)
 
 
 def test_a_leak_is_named_and_ends_with_1(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from fitroom.cards.catalogue import all_cards
 from fitroom.cli.shared_options import knob_names
 from fitroom.planning.result import Plan
 from processes import needs_the_compiler
+from ready_process import run_forked
 
 MODELS = """
 import keras
@@ -51,18 +51,11 @@ def folder(tmp_path_factory) -> Path:
 def python(folder):
     """Run Python as in a shell where nothing is set."""
 
-    def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def python(*arguments: str, backend: str | None = "jax", **environment: str) -> subprocess.CompletedProcess[str]:
         unset = ("KERAS_BACKEND", "FITROOM_NO_CACHE", "TF_CPP_MIN_LOG_LEVEL")
         inherited = {name: value for name, value in os.environ.items() if name not in unset}
         chosen = {"FITROOM_CACHE_DIR": str(folder / "cache"), "KERAS_HOME": str(folder / "keras"), "COLUMNS": "100"}
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=folder,
-            env=inherited | chosen | environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        return run_forked(*arguments, backend=backend, cwd=folder, env=inherited | chosen | environment)
 
     return python
 
@@ -70,6 +63,12 @@ def python(folder):
 @pytest.fixture(scope="module")
 def run(python):
     return lambda *arguments: python("-m", "fitroom", "plan", *arguments)
+
+
+@pytest.fixture(scope="module")
+def refused(python):
+    """Run `fitroom plan` with what it refuses before it imports Keras."""
+    return lambda *arguments: python("-m", "fitroom", "plan", *arguments, backend=None)
 
 
 def refuses(done: subprocess.CompletedProcess[str], *words: str, status: int = 1) -> None:
@@ -143,8 +142,8 @@ def test_every_card_of_the_catalogue_is_answered_for(run):
         (["--gpu", "T4", "--probe"], ["--probe", "T4", "leave out --probe"]),
     ],
 )
-def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments, words):
-    done = run("xception", *arguments)
+def test_a_name_or_size_that_is_not_known_is_told_before_any_work(refused, arguments, words):
+    done = refused("xception", *arguments)
     refuses(done, *words)
     assert "building" not in done.stderr
 
@@ -159,8 +158,8 @@ def test_a_name_or_size_that_is_not_known_is_told_before_any_work(run, arguments
         (["--gpu", "all", "--batch-size", "max"], ["a number for --batch-size"]),
     ],
 )
-def test_wrong_usage_is_told_before_any_work(run, arguments, words):
-    refuses(run("xception", *arguments), *words, status=2)
+def test_wrong_usage_is_told_before_any_work(refused, arguments, words):
+    refuses(refused("xception", *arguments), *words, status=2)
 
 
 def test_the_shell_completes_a_knob_after_a_comma():

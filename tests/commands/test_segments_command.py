@@ -2,17 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from xml.etree import ElementTree
 
-from processes import needs
+from processes import ROOT, needs
+from ready_process import run_forked
 
 
 def run_segments(*arguments):
-    command = [sys.executable, "-m", "fitroom", "segments", *arguments]
     environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "COLUMNS": "120"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return run_forked("-m", "fitroom", "segments", *arguments, backend="jax", cwd=ROOT, env=environment)
 
 
 def test_segments_prints_what_remat_takes_and_draws_the_graph(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 from fitroom.classify.options import TrainOptions
 from picture_runs import LEARNS, TRAIN, environment, fitroom, make_pictures, read, stopped
 from processes import needs
+from ready_process import run_forked
 from sample_runs import write_run
 from small_disk import run_on, small_disk
 
@@ -98,6 +99,7 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
         assert "limit_bytes" in (run / "readings.jsonl").read_text()
     if backend == "torch":
         settled = {"batch_size": 8, "micro_batch": 5, "precision": "mixed_bfloat16", "jit": None, "remat": None}
+        settled["kernels"] = None
         assert (job["recipe"], job["plan"]) == (settled, None)
     if backend != "jax":
         assert done.stdout.splitlines()[1] == f"model     {run / 'model.keras'}"
@@ -264,9 +266,7 @@ def test_what_cannot_work_is_said_before_anything_slow_begins(place, arguments, 
         "try: main()\n"
         "finally: assert 'keras' not in sys.modules, 'a framework was imported'"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=place, env=environment("jax"), capture_output=True, text=True
-    )
+    done = run_forked("-c", program, *arguments, backend=None, cwd=place, env=environment("jax"))
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert said in done.stderr
     assert "hint:" in done.stderr or code == 2
@@ -324,13 +324,9 @@ def test_ctrl_c_before_there_is_a_run_is_said_once(place):
 def test_weights_that_cannot_be_downloaded_leave_two_ways_out(place):
     needs("jax")
     unreachable = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "KERAS_HOME": str(place)}
-    done = subprocess.run(
-        [sys.executable, "-m", "fitroom", "train", "pictures", "--model", "mobilenetv2", "--image-size", "32"],
-        cwd=place,
-        env=environment("jax") | unreachable,
-        capture_output=True,
-        text=True,
-    )
+    command = ("-m", "fitroom", "train", "pictures", "--model", "mobilenetv2", "--image-size", "32")
+    env = environment("jax") | unreachable
+    done = run_forked(*command, backend="jax", with_tensorflow=True, cwd=place, env=env)
     assert done.returncode == 1
     assert "The ImageNet weights of MobileNetV2 could not be downloaded" in done.stderr
     assert "--weights none" in done.stderr
@@ -346,7 +342,7 @@ def test_the_shell_completes_commands_models_and_cards(typed, offered):
     words = typed.split()
     asked = {"_FITROOM_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
     program = "from fitroom.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | asked, capture_output=True, text=True)
+    done = run_forked("-c", program, backend=None, cwd=Path.cwd(), env=os.environ | asked)
     assert offered in [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 

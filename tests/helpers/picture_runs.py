@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from processes import QUICK_COMPILING
+from ready_process import run_forked
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 TINY = """
@@ -66,15 +67,8 @@ def environment(backend: str) -> dict[str, str]:
 
 def fitroom(folder: Path, *arguments: str, backend: str = "jax") -> subprocess.CompletedProcess[str]:
     """The command, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "fitroom", *arguments],
-        cwd=folder,
-        env=environment(backend),
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=600,
-    )
+    command, env = ("-m", "fitroom", *arguments), environment(backend)
+    return run_forked(*command, backend=backend, with_tensorflow=True, cwd=folder, env=env)
 
 
 def stopped(

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from ready_process import run_forked
 
 SCRIPT = Path(__file__).with_name("pressure_run.py")
 LIMIT_MB = 250
@@ -26,8 +26,8 @@ def limited(limit_mb: int) -> dict[str, str]:
 
 def trained(*arguments: Any, limit_mb: int = LIMIT_MB, **environment: str) -> dict[str, Any]:
     """What came of it."""
-    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    done = subprocess.run(command, env=limited(limit_mb) | environment, capture_output=True, text=True, timeout=1800)
+    surroundings = {"cwd": SCRIPT.parent, "env": limited(limit_mb) | environment}
+    done = run_forked(str(SCRIPT), *map(str, arguments), backend="tensorflow", **surroundings)
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(results[-1][7:])

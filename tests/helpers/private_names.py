@@ -110,6 +110,20 @@ PRIVATE_NAMES = [
     *_names("<variable>", "no stand-ins for values: estimates would allocate the model", "_value"),
     *_names("<variable>", "variables of TensorFlow's steps have no dtype", "_dtype", backends=_TF),
     *_names("keras.Variable", "variables that were held back are not initialised", "_deferred_initialize"),
+    # Keras: several devices
+    *_names("<model>", "a model made before `fitroom.devices` is not mirrored", "_distribute_strategy", backends=_TF),
+    *_names(
+        "<optimizer>",
+        "a model made before `fitroom.devices` is not mirrored",
+        *("_distribution_strategy", "_trainable_variables_indices", "_var_key"),
+        backends=_TF,
+    ),
+    *_names("keras.Variable", "a model made before `fitroom.devices` is not mirrored", "_initialize", backends=_TF),
+    *_names(
+        "keras.src.losses.loss",
+        "uneven shares of a batch count as if they were even on TensorFlow",
+        "scale_loss_for_distribution",
+    ),
     # keras-tuner
     *_names(
         "keras_tuner.Tuner",
@@ -291,7 +305,34 @@ PRIVATE_NAMES = [
     *_names(
         "torch",
         "snapshots and rollback on PyTorch",
-        *("_foreach_copy_", "_foreach_sub", "_foreach_mul_", "_foreach_add_", "_foreach_add"),
+        *("_foreach_copy_", "_foreach_sub", "_foreach_mul", "_foreach_mul_", "_foreach_add_", "_foreach_add"),
+        backends=_TORCH,
+    ),
+    *_names("torch", "moving averages of fused BatchNormalization", "_foreach_lerp_", backends=_TORCH),
+    *_names(
+        "<torch module>",
+        "hooks are not called with fused kernels",
+        *("_forward_hooks", "_forward_pre_hooks"),
+        backends=_TORCH,
+    ),
+    *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
+    *_names(
+        "keras.src.backend.common.masking",
+        "masks are passed over with fused kernels",
+        "_keras_mask",
+        backends=_TORCH,
+        is_text=True,
+    ),
+    *_names(
+        "torch.nn.modules.module",
+        "hooks are not called with fused kernels",
+        "_has_any_global_hook",
+        backends=_TORCH,
+    ),
+    *_names(
+        "keras.src.backend.common.stateless_scope",
+        "recomputing with fused BatchNormalization",
+        "in_stateless_scope",
         backends=_TORCH,
     ),
     *_names(

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ QUICK_COMPILING = " ".join(
     )
 )
 """Most of what tests on JAX take is compiling for the CPU; how fast it then runs is of no account."""
+
+
+def hide_tensorflow(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process as if TensorFlow were not installed: else Keras imports it, for seconds."""
+    hidden = str(Path(__file__).with_name("without_tensorflow"))
+    path = os.pathsep.join(filter(None, (hidden, environment.get("PYTHONPATH"))))
+    return {**environment, "PYTHONPATH": path}
 
 
 def needs(backend: str) -> None:

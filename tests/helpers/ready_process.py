@@ -1,59 +1,163 @@
-"""`fitroom` in processes that have imported Keras on JAX already: most of what a short command takes is that.
+"""Python in forks of processes that have imported Keras already: most of what a short command takes is that.
 
-    python ready_process.py FOLDER
+    python ready_process.py BACKEND MODULE
 
-Takes command lines from stdin, a list in JSON each, and forks for each of them: no framework has begun to work here.
-Answers with the exit code and the files in FOLDER that stdout and stderr went to.
+Takes command lines and their surroundings from stdin, a line of JSON each, and forks for each of them: no framework has
+begun to work here. Commands run side by side. Files get what each wrote to stdout and stderr, and its exit code.
+Without a backend only fitroom's command line is imported, for commands that are refused before any framework is needed.
 """
 
+import contextlib
+import importlib
+import itertools
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from processes import hide_tensorflow
+from ready_compiler import ReadyCompiler
+
+_MOST_SECONDS = 900
+_processes: dict[tuple[str, bool], "ReadyProcess"] = {}
+_lock = threading.Lock()
+
+
+def run_forked(
+    *arguments: str,
+    backend: str | None,
+    cwd: Path,
+    env: Mapping[str, str],
+    with_tensorflow: bool = False,
+    own_compiler: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python as `subprocess.run` would, to its end, in a fork of a process with a backend.
+
+    Args:
+        arguments: `-m fitroom` and its arguments, `-c` and a program, or a script.
+        backend: The one that the command will choose, or None where it will import none.
+        cwd: Where it runs.
+        env: Its environment. What a framework reads at its import has been read.
+        with_tensorflow: Whether Keras will import TensorFlow too, as it does to save, load and augment. If not, it
+            seems not to be installed.
+        own_compiler: Whether XLA's GPU compiler is started anew, with that environment, too.
+    """
+    name = backend or "", with_tensorflow or backend == "tensorflow"
+    with _lock:
+        if name not in _processes:
+            _processes[name] = ReadyProcess(*name)
+    return _processes[name].run(*arguments, cwd=cwd, env=env, own_compiler=own_compiler)
+
+
+def end_processes() -> None:
+    """End those that `run_forked` has started."""
+    while _processes:
+        _processes.popitem()[1].end()
 
 
 class ReadyProcess:
     """Runs commands as `subprocess.run` would."""
 
-    def __init__(self, folder: Path, *, cwd: Path, env: Mapping[str, str]) -> None:
-        command = [sys.executable, __file__, str(folder)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, cwd=cwd, env=env, text=True, **pipes)
+    def __init__(self, backend: str, with_tensorflow: bool) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fitroom-ready-")
+        self._numbers = itertools.count()
+        quiet = {
+            "CUDA_VISIBLE_DEVICES": "",
+            "KERAS_HOME": f"{self._folder.name}/keras",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_ENABLE_ONEDNN_OPTS": "0",  # its kernels crash when memory runs out
+        }
+        environment = os.environ | quiet
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, backend, "tensorflow" if with_tensorflow else ""],
+            env=environment if with_tensorflow or not backend else hide_tensorflow(environment),
+            text=True,
+            stdin=subprocess.PIPE,
+        )
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, cwd: Path, env: Mapping[str, str], own_compiler: bool
+    ) -> subprocess.CompletedProcess[str]:
         """A command, to its end."""
-        print(json.dumps(arguments), file=self._process.stdin, flush=True)
-        status, *files = json.loads(self._process.stdout.readline())
-        return subprocess.CompletedProcess(arguments, status, *(Path(file).read_text() for file in files))
+        files = [Path(self._folder.name, f"{next(self._numbers)}.{name}") for name in ("out", "err", "code")]
+        call = [list(map(str, arguments)), str(cwd), dict(env), own_compiler, list(map(str, files))]
+        with _lock:
+            print(json.dumps(call), file=self._process.stdin, flush=True)
+        while not files[-1].exists():
+            assert self._process.poll() is None, "the process that commands are forked from has ended"
+            time.sleep(0.02)
+        out, err, code = (file.read_text(errors="surrogateescape") for file in files)
+        return subprocess.CompletedProcess(arguments, int(code), out, err)
 
     def end(self) -> None:
         self._process.communicate(timeout=60)
+        self._folder.cleanup()
 
 
-def main(folder: str) -> None:
-    from fitroom.backends.quiet import quieten_for_estimates
-    from fitroom.cli.main import main as fitroom
+def main(backend: str, also: str) -> None:
+    import fitroom.cli.main  # noqa: F401
 
-    quieten_for_estimates("jax")
-    os.environ["KERAS_BACKEND"] = "jax"
-    import keras  # noqa: F401
+    compiler = ReadyCompiler()
+    if backend:
+        from fitroom.backends.quiet import quieten_for_estimates
+        from fitroom.backends.xla import process
 
-    del os.environ["KERAS_BACKEND"]  # as in a shell where nothing is set
-    sys.path[0] = os.getcwd()  # as `python -m` has it
-    for number, line in enumerate(sys.stdin):
-        files = [f"{folder}/{number}.{name}" for name in ("out", "err")]
-        if not (child := os.fork()):
-            signal.alarm(300)  # ends it, should it ever wait for a thread that no fork takes along
-            for descriptor, file in enumerate((os.devnull, *files)):
-                os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
-            sys.argv[1:] = json.loads(line)
-            fitroom()
-        _, status = os.waitpid(child, 0)
-        print(json.dumps([os.waitstatus_to_exitcode(status), *files]), flush=True)
+        quieten_for_estimates(backend)
+        os.environ["KERAS_BACKEND"] = backend
+        import keras  # noqa: F401
+
+        if also:
+            importlib.import_module(also)
+        own_exit_code = process._exit_code
+        if backend == "jax":
+            compiler.start()
+            process._exit_code = compiler.exit_code
+    for line in sys.stdin:
+        arguments, cwd, env, own_compiler, files = json.loads(line)
+        if not os.fork():
+            if not (child := os.fork()):
+                signal.alarm(_MOST_SECONDS)  # ends it, should it ever wait for a thread that no fork takes along
+                for descriptor, file in enumerate((os.devnull, *files[:2])):
+                    os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), descriptor)
+                os.chdir(cwd)
+                os.environ.clear()
+                os.environ.update(env)
+                if own_compiler:
+                    process._exit_code = own_exit_code
+                _run(arguments)
+                sys.exit()
+            _, status = os.waitpid(child, 0)
+            Path(f"{files[2]}.partial").write_text(str(os.waitstatus_to_exitcode(status)))
+            os.rename(f"{files[2]}.partial", files[2])
+            os._exit(0)
+    compiler.end()
+    with contextlib.suppress(ChildProcessError):
+        while True:  # so that what they took counts as this process's
+            os.wait()
+
+
+def _run(arguments: list[str]) -> None:
+    """As Python runs its command line."""
+    first, *rest = arguments
+    if first == "-m":
+        from fitroom.cli.main import main as fitroom
+
+        sys.argv[:], sys.path[0] = ["fitroom", *rest[1:]], os.getcwd()
+        fitroom()
+    elif first == "-c":
+        sys.argv[:], sys.path[0] = ["-c", *rest[1:]], os.getcwd()
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv[:], sys.path[0] = arguments, os.path.dirname(first)
+        runpy.run_path(first, run_name="__main__")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

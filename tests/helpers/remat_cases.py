@@ -118,8 +118,8 @@ def tagger():
     """A class for every word; padding is masked from the first layer to the loss."""
     inputs = keras.Input((6,), dtype="int32")
     x = layers.Embedding(9, 4, mask_zero=True, name="words")(inputs)
-    x = layers.LSTM(4, return_sequences=True, name="there")(x)
-    x = layers.LSTM(4, return_sequences=True, go_backwards=True, name="back")(x)
+    x = layers.SimpleRNN(4, return_sequences=True, name="there")(x)
+    x = layers.SimpleRNN(4, return_sequences=True, go_backwards=True, name="back")(x)
     return compiled(keras.Model(inputs, layers.Dense(CLASSES, activation="softmax", name="classes")(x)))
 
 

@@ -89,7 +89,7 @@ def tagger(*, recurrent: bool = True, **arguments) -> keras.Model:
     x = layers.Embedding(9, 4, mask_zero=True)(inputs)
     head = layers.Dense(3, activation="softmax")
     if recurrent:
-        x, head = layers.LSTM(4, return_sequences=True)(x), layers.TimeDistributed(head)
+        x, head = layers.SimpleRNN(4, return_sequences=True)(x), layers.TimeDistributed(head)
     model = keras.Model(inputs, head(x))
     model.compile(
         **{"optimizer": optimizers.SGD(0.5), "loss": "sparse_categorical_crossentropy", "metrics": ["accuracy"]}

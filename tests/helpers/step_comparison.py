@@ -34,8 +34,17 @@ def assert_identical(found, expected):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def trained_by_keras(model, *batches):
+def untraced(model):
+    """The model, which Keras itself will run as it comes where tracing is most of the time, on TensorFlow."""
+    if keras.config.backend() == "tensorflow":
+        model.run_eagerly = True
+    return model
+
+
+def trained_by_keras(model, *batches, traced=False):
     """The logs of each batch, and the state at the end."""
+    if not traced:
+        untraced(model)
     logs = [model.train_on_batch(each.x, each.y, each.sample_weight, return_dict=True) for each in batches]
     return logs, state_of(model)
 

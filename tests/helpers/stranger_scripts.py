@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pressure import limited
+from processes import hide_tensorflow
 
 FOLDER = Path(__file__).with_name("scripts")
 ALL = ("tensorflow", "jax", "torch")
@@ -93,6 +94,8 @@ def run_script(script: Script, backend: str, *, served: bool, limit_mb: int | No
     environment = limited(limit_mb) if limit_mb else os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     environment |= {"KERAS_BACKEND": backend, **quiet}
+    if backend != "tensorflow" and script.name != "image_folder":  # Keras reads folders of images by tf.data
+        environment = hide_tensorflow(environment)
     command = [sys.executable, *(["-m", "fitroom", "run"] if served else []), str(script.path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     lines = done.stdout.splitlines()

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from processes import needs, run_python
+from pressure import limited
+from processes import needs
+from ready_process import run_forked
 
 MIB = 2**20
 ROOMY_MIB = 2000
@@ -64,15 +66,10 @@ def trained(tmp_path_factory):
     needs("tensorflow")
 
     def trained(limit_mib: int) -> dict[str, int]:
-        printed = run_python(
-            ["-W", "ignore", "-c", PROGRAM],
-            backend="tensorflow",
-            keras_home=tmp_path_factory.mktemp("keras"),
-            TF_CPU_ALLOCATOR_USE_BFC="true",
-            TF_CPU_BFC_MEM_LIMIT_IN_MB=str(limit_mib),
-            TF_ENABLE_ONEDNN_OPTS="0",
-        )
-        return json.loads(printed.splitlines()[-1])
+        folder, env = tmp_path_factory.mktemp("placement"), limited(limit_mib)
+        done = run_forked("-c", PROGRAM, backend="tensorflow", cwd=folder, env=env)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
     return trained
 

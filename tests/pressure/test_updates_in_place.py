@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from processes import LIMITED_CPU, needs, run_python
+from pressure import limited
+from processes import needs
+from ready_process import run_forked
 
 # Much weight and little else: room for the gradients, and then not for the update.
 
@@ -57,10 +59,10 @@ def trained(tmp_path_factory):
     needs("tensorflow")
 
     def trained(limit_mib, micro_batch=8, kind="keras's"):
-        limited = LIMITED_CPU | {"TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mib)}
-        program = ["-W", "ignore", "-c", PROGRAM, str(micro_batch), kind]
-        printed = run_python(program, backend="tensorflow", keras_home=tmp_path_factory.mktemp("keras"), **limited)
-        return json.loads(printed.splitlines()[-1])
+        folder, env = tmp_path_factory.mktemp("updates"), limited(limit_mib)
+        done = run_forked("-c", PROGRAM, str(micro_batch), kind, backend="tensorflow", cwd=folder, env=env)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
     return trained
 

@@ -31,7 +31,7 @@ REMAT_CHOICES = SimpleNamespace(
 def seconds_of(recomputing=0.014, bfloat16=0.9):
     """A second and a little for each micro-batch; what recomputing adds to it, and what becomes of it in bfloat16."""
 
-    def seconds(*, batch_size, micro_batch, precision, jit, segments):
+    def seconds(*, batch_size, micro_batch, precision, jit, kernels, segments):
         plain = 1 + 0.001 * -(-batch_size // micro_batch) + (recomputing if segments else 0)
         return plain * (bfloat16 if precision == "mixed_bfloat16" else 1)
 

@@ -121,6 +121,12 @@ def load_backend(name: str) -> Backend:
     return backend
 
 
+def backend_before_keras(flag: str | None) -> str | None:
+    """The backend that a script will get, as far as that is known before it runs; None where nothing names one."""
+    wish = _wish(flag, "--backend", ()) or _from_keras_json()
+    return wish.name if wish else None
+
+
 def limit_memory(name: str, limit_bytes: int) -> str | None:
     """Limit the memory that a backend takes of its first device. Returns why that is impossible, or None.
 

@@ -9,11 +9,14 @@ framework lacks is a flag here, not a surprise at run time.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from fitroom.batch import Batch, StepName
+from fitroom.distribution.current import Distribution
+from fitroom.distribution.selection import DeviceSelection
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Remat
 
@@ -83,6 +86,9 @@ class Stepper(Protocol):
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
 
+    def samples_per_device(self, batch_size: int) -> int:
+        """The most samples of a batch of this size that one device gets; all of them where one device trains."""
+
     def trust(self, samples: int) -> None:
         """Skip the cautious trial run, where a backend has one, for micro-batches up to this size: an estimate fits."""
 
@@ -90,7 +96,8 @@ class Stepper(Protocol):
         """Make all variables that training on batches like this one needs: weights, optimizer, metrics."""
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
-        """One optimizer update from a whole batch, carried out in micro-batches of at most `micro_batch` samples.
+        """One optimizer update from a whole batch, carried out in micro-batches of at most `micro_batch` samples, each
+        device's share in micro-batches of its own.
 
         The logs are those of Keras's `train_step` on the whole batch, as the framework's scalars.
         """
@@ -122,6 +129,10 @@ class Stepper(Protocol):
 
     def forget(self) -> None:
         """Drop what earlier sizes left behind: compiled programs, buffers of gradients."""
+
+
+Distributing = AbstractContextManager[Distribution]
+"""What `distribute` returns: within the block several devices train."""
 
 
 class Backend(Protocol):
@@ -182,6 +193,16 @@ class Backend(Protocol):
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The step's memory without running it. Raises BackendError where `can_trace` is false."""
+
+    def distribute(
+        self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False
+    ) -> Distributing:
+        """Train on several devices within the block. `weights` are the devices' shares of a batch, None for equal ones.
+        With `shard_weights` weights and optimizer are divided among the devices, too.
+
+        Raises InputError where there are fewer devices than were asked for, and BackendError where the framework cannot
+        share a batch out so.
+        """
 
     def stepper(
         self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None

@@ -18,13 +18,13 @@ IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
 
 MAY_CHANGE = (
     *("budget", "gpu", "micro_batch", "keep", "allow", "prefer"),
-    *("workers", "cache", "cache_limit", "run_dir"),
+    *("workers", "cache", "cache_limit", "run_dir", "devices"),
 )
 """Options that may change when a run is resumed: they affect the result by rounding and batch statistics at most."""
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("folder", "model", "precision", "optimizer", "prefer", "resize", "cache_limit", "run_dir"), str),
-    **dict.fromkeys(("backend", "budget", "gpu", "weights", "class_weight", "cache", "fold"), (str, None)),
+    **dict.fromkeys(("backend", "budget", "gpu", "weights", "class_weight", "cache", "fold", "devices"), (str, None)),
     **dict.fromkeys(("epochs", "batch_size", "seed"), int),
     **dict.fromkeys(("micro_batch", "unfreeze_after", "early_stopping", "workers"), (int, None)),
     **dict.fromkeys(("label_smoothing", "validation", "test"), float),
@@ -96,6 +96,9 @@ class TrainOptions:
     cache_limit: str = "4GiB"
     strict: bool = False
     workers: int | None = None
+    devices: str | None = None
+    """Several devices, as `fitroom.devices` takes them; None for one."""
+
     unsafe: bool = False
     run_dir: str
 

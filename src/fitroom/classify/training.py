@@ -1,6 +1,6 @@
 """The phases of a training, each by `fitroom.fit` in the same run folder, and which epoch's weights are kept."""
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import keras  # noqa: TID253 - imported once the backend is started
@@ -12,6 +12,7 @@ from fitroom.classify.seed import set_layer_seeds, set_seed
 from fitroom.errors import MissingExtraError
 from fitroom.events import EventKind, listening
 from fitroom.runs.layout import TENSORBOARD
+from fitroom.train.devices import devices
 from fitroom.train.fit import fit
 from fitroom.watching.listener import Listener
 from fitroom.watching.recorder import Recorder
@@ -89,7 +90,7 @@ def _fit(prepared: PreparedRun, phase: Phase, best: BestEpoch, view: Listener) -
         if event["kind"] != EventKind.INTERRUPTED and not is_planned:
             view.event(event)
 
-    with listening(pass_on):
+    with listening(pass_on), _use_devices(options.devices):
         fit(
             prepared.network.model,
             images.train,
@@ -104,6 +105,10 @@ def _fit(prepared: PreparedRun, phase: Phase, best: BestEpoch, view: Listener) -
             run_dir=prepared.folder,
             seed=options.seed,
         )
+
+
+def _use_devices(selection: str | None) -> AbstractContextManager[Any]:
+    return nullcontext() if selection is None else devices(selection)
 
 
 def _callbacks(prepared: PreparedRun, phase: Phase, best: BestEpoch, view: Listener) -> list[Any]:

@@ -11,6 +11,7 @@ from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
 from fitroom.cli.option_types import BatchSizes
 from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
+from fitroom.distribution.cards import MOST_CARDS
 from fitroom.errors import FitroomError
 from fitroom.recipe import Recipe
 
@@ -56,6 +57,14 @@ _EPILOG = (
 )
 @shared.jit
 @click.option("--input-dtype", metavar="DTYPE", help="Dtype in which a batch is transferred to the card, e.g. uint8.")
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1, max=MOST_CARDS),
+    default=1,
+    metavar="N",
+    help="Share the batch among N cards like this one; all figures are per card, with what distribution adds.",
+)
+@click.option("--shard-weights", is_flag=True, help="With --devices on JAX: divide weights and optimizer, too.")
 @click.option("--inference", is_flag=True, help="Estimate a step of model.predict, not of training.")
 @click.option("--measure", is_flag=True, help="Measure the step on this machine's card instead of predicting it.")
 @shared.unsafe
@@ -79,6 +88,8 @@ def command(
     plot: Path | None,
     accumulate: int | None,
     sequence_length: int | None,
+    devices: int,
+    shard_weights: bool,
     **knobs: Any,
 ) -> None:
     """Estimate the memory of one training step of MODEL, by kind, layer and phase, without running it.
@@ -89,6 +100,7 @@ def command(
     \b
     fitroom estimate xception --batch-size 64 --backend jax --gpu H200
     fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
+    fitroom estimate xception --batch-size 512 --devices 4 --gpu "RTX 3090"     # per card
     fitroom estimate model.keras --plot memory.html
     fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 if it does not fit
     """
@@ -111,6 +123,8 @@ def command(
         measure=measure,
         unsafe=unsafe,
         sequence_length=sequence_length,
+        devices=devices,
+        shard_weights=shard_weights,
     )
     if not everywhere:
         backend = choose_backend_and_say(backend, also=(ALL,))

@@ -19,6 +19,7 @@ from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.backends.quiet import quieten_for_estimates
 from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
+from fitroom.distribution.shares import check_batch
 from fitroom.errors import CompilerError, FitroomError, UnknownNameError
 from fitroom.estimating.estimate import SMALLEST_LIMIT, choose_card, estimate
 from fitroom.input_sizes import known_sizes
@@ -49,6 +50,8 @@ class EstimateJob:
     measure: bool
     unsafe: bool
     sequence_length: int | None = None
+    devices: int = 1
+    shard_weights: bool = False
 
     def run(self, backend: str | None, say: Callable[[str], None]) -> list[Cell]:
         """Estimate every batch size on one backend, in this process. `say` is called with what is being done."""
@@ -94,6 +97,8 @@ class EstimateJob:
         check_optimizer(self.recipe.optimizer)
         if self.limit not in (None, SMALLEST_LIMIT):
             parse_bytes(self.limit)
+        for batch_size in self.batch_sizes:
+            check_batch(batch_size, self.devices)
         if self.recipe.input_dtype not in (None, *INPUT_DTYPES):
             raise UnknownNameError(
                 "dtype for the input",
@@ -120,6 +125,8 @@ class EstimateJob:
                     limit=self.limit,
                     training=self.training,
                     measure=self.measure,
+                    devices=self.devices,
+                    shard_weights=self.shard_weights,
                 )
         except CompilerError as error:
             if len(self.batch_sizes) == 1:

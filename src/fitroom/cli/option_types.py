@@ -5,6 +5,7 @@ import re
 import click
 
 from fitroom.classify.options import AUTO
+from fitroom.distribution.selection import DeviceSelection
 from fitroom.errors import FitroomError
 from fitroom.planning.plan import MAX
 from fitroom.recipe import REMAT_NAMES, Remat
@@ -67,6 +68,21 @@ class PixelsOrAuto(click.ParamType):  # type: ignore[type-arg]
         if word != AUTO and not (word.isdecimal() and int(word) >= 1):
             self.fail(f"{value!r} must be a whole number of at least 1, or {AUTO}", param, ctx)
         return AUTO if word == AUTO else int(word)
+
+
+class DevicesChoice(click.ParamType):  # type: ignore[type-arg]
+    """`all`, a number of devices such as `4`, or device numbers such as `0,1`."""
+
+    name = "devices"
+
+    def convert(
+        self, value: str | DeviceSelection, param: click.Parameter | None, ctx: click.Context | None
+    ) -> DeviceSelection:
+        """Parse the selection."""
+        try:
+            return DeviceSelection.of(value)
+        except FitroomError as error:
+            self.fail(f"{error.message} Expected: {error.hint}", param, ctx)
 
 
 class RematChoice(click.ParamType):  # type: ignore[type-arg]

@@ -6,11 +6,13 @@ from typing import Any
 
 import click
 
+from fitroom.cards.catalogue import Card
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
 from fitroom.cli.option_types import BatchSizeOrMax
 from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
 from fitroom.cli.shared_options import knob_names
+from fitroom.distribution.cards import parse_cards
 from fitroom.errors import InputError
 from fitroom.planning.request import ALLOWABLE, KEEPABLE
 
@@ -35,6 +37,7 @@ _EPILOG = (
 @shared.sequence_length
 @shared.classes
 @shared.gpu("The card, e.g. 'RTX 3060'; or all cards of the catalogue.  [default: this machine's, else a T4]", ALL)
+@click.option("--gpus", metavar="CARDS", help="Several cards that train together, e.g. '2x RTX 3060, 1x RTX 3090'.")
 @click.option("--budget", metavar="SIZE", help="Memory to train in, e.g. 8GiB. With --gpu: a limit on that card.")
 @shared.backend("jax, tensorflow or torch.")
 @shared.precision("A Keras dtype policy, or auto: the fastest on the card.  [default: the model's own]", "auto")
@@ -53,6 +56,7 @@ _EPILOG = (
 def command(
     backend: str | None,
     gpu: str | None,
+    gpus: str | None,
     all_recipes: bool,
     as_json: bool,
     plot: Path | None,
@@ -69,15 +73,22 @@ def command(
     fitroom plan xception --image-size 299 --batch-size 256 --gpu "RTX 3060" --precision auto
     fitroom plan xception --batch-size max --budget 12GiB
     fitroom plan xception --batch-size 256 --gpu all
+    fitroom plan xception --batch-size 512 --gpus "2x RTX 3060, 1x RTX 3090"
     fitroom plan model.keras --budget 8GiB --keep precision --allow image-size --plot plan.html
     """
     from fitroom.cli.plan_job import PlanJob
 
+    cards = _read_cards(gpus, gpu=gpu, plot=plot, save=save, **asked) if gpus is not None else ()
     everywhere = (gpu or "").strip().lower() == ALL
     if everywhere:
         _check_is_for_all(plot=plot, save=save, **asked)
     job = PlanJob(gpu=None if everywhere else gpu, **asked | {"prefer": asked["prefer"].replace("-", " ")})
     backend = choose_backend_and_say(backend)
+    if cards:
+        with progress() as say, stdout_for_results():
+            together = job.run_for_devices(cards, backend, say)
+        _show(together.to_dict() if as_json else _sheet(job, together))
+        return
     if everywhere:
         with progress() as say, stdout_for_results():
             found = job.run_for_cards(backend, say)
@@ -106,12 +117,27 @@ def command(
     _show(render_plan_text(plan, all_recipes=all_recipes))
 
 
+def _read_cards(gpus: str, **asked: Any) -> tuple[Card, ...]:
+    for flag in ("gpu", "probe", "plot", "save"):
+        if asked[flag]:
+            raise click.UsageError(f"--{flag} is for one card and cannot be used with --gpus")
+    if asked["batch_size"] == "max":
+        raise click.UsageError("--gpus needs a number for --batch-size")
+    return parse_cards(gpus)
+
+
 def _check_is_for_all(**asked: Any) -> None:
     for flag in ("budget", "probe", "plot", "save"):
         if asked[flag]:
             raise click.UsageError(f"--{flag} is for one card and cannot be used with --gpu all")
     if asked["batch_size"] == "max":
         raise click.UsageError("--gpu all needs a number for --batch-size: max differs from card to card")
+
+
+def _sheet(job: Any, plan: Any) -> Any:
+    from fitroom.report.plan.devices import render_devices_plan
+
+    return render_devices_plan(plan, f"{job.model}, batch {job.batch_size} on {len(plan.samples)} cards")
 
 
 def _table(job: Any, found: list[Any]) -> Any:

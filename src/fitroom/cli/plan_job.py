@@ -1,6 +1,6 @@
 """The work of `fitroom plan`: for one card and budget, or for every card of the catalogue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,11 +10,14 @@ from fitroom.budget import Budget
 from fitroom.cards.catalogue import Card, check_nvidia, find_card
 from fitroom.cards.nvml import live_gpus
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
+from fitroom.distribution.shares import check_batch
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.estimating.devices import BATCH_STATISTICS
 from fitroom.input_sizes import known_sizes
 from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.cards import CardPlan, plan_for_cards
+from fitroom.planning.devices import DevicesPlan, budget_beside_distribution, plan_devices
 from fitroom.planning.option import Option
 from fitroom.planning.plan import plan
 from fitroom.planning.request import ALLOWABLE, AUTO, KEEPABLE, PlanRequest, parse_knobs
@@ -68,6 +71,22 @@ class PlanJob:
             found = replace(found, notes=(*found.notes, _AS_BYTES))
         store_answer(key, found.to_dict())
         return found
+
+    def run_for_devices(self, cards: Sequence[Card], backend: str | None, say: Say) -> DevicesPlan:
+        """The plan for several cards that train together."""
+        backend = self._start(backend)
+        for card in cards:
+            check_nvidia(card)
+        check_batch(int(self.batch_size), len(cards))
+        question = self._question(say)
+
+        def make_plan(share: int, card: Card) -> Plan:
+            say(f"planning {share} samples on {card.name}")
+            budget = budget_beside_distribution(self.budget, card, backend, question["model"])
+            return plan(**question | {"batch_size": share}, budget=budget, gpu=card, say=say)
+
+        with known_sizes(sequence_length=self.sequence_length):
+            return plan_devices(cards, int(self.batch_size), backend, make_plan, BATCH_STATISTICS[backend])
 
     def run_for_cards(self, backend: str | None, say: Say) -> list[CardPlan]:
         """The best plan for each card of the catalogue."""

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import click
 
+from fitroom.backends.choose import backend_before_keras
+from fitroom.cli import processes
 from fitroom.cli import shared_options as shared
 from fitroom.cli.fresh_process import Beginning, say
-from fitroom.errors import FitroomError, FreshStart, InputError, OutOfMemoryError
+from fitroom.distribution.selection import DeviceSelection
+from fitroom.environment import DEVICES
+from fitroom.errors import FitroomError, FreshStart, InputError, NeedsProcesses, OutOfMemoryError
 from fitroom.recipe import Recipe
 
 _EPILOG = (
@@ -25,6 +29,7 @@ _EPILOG = (
     "--micro-batch", type=click.IntRange(min=1), metavar="N", help="Start with micro-batches of at most N samples."
 )
 @click.option("--run-dir", metavar="FOLDER", help="Folder for checkpoints; the same command resumes after a kill.")
+@shared.devices("Train on several devices")
 @shared.backend("jax, tensorflow or torch; overrides KERAS_BACKEND and the script.", default="that of the script")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module or package, as for `python -m`.")
 @click.argument("script")
@@ -32,6 +37,7 @@ _EPILOG = (
 def command(
     micro_batch: int | None,
     run_dir: str | None,
+    devices: DeviceSelection | None,
     backend: str | None,
     is_module: bool,
     script: str,
@@ -46,15 +52,19 @@ def command(
       fitroom run train.py --epochs 10
       fitroom run -m package.train --epochs 10
       fitroom run --run-dir runs/a train.py        # the same command resumes after a kill
+      fitroom run --devices all train.py           # on all cards: each gets a share of every batch
     """
+    beginning = Beginning()
     if is_module:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     _check_is_there(script, is_module=is_module)
+    if devices is not None:
+        _spread(devices, backend, beginning)
     from fitroom.cli.script_protection import ScriptProtection
 
     recipe = Recipe(micro_batch=micro_batch) if micro_batch else None
-    beginning, must_restart = Beginning(), False
-    protection = ScriptProtection(script, recipe=recipe, run_dir=run_dir, backend=backend)
+    must_restart = False
+    protection = ScriptProtection(script, recipe=recipe, run_dir=run_dir, backend=backend, devices=devices)
     protection.start()
     try:
         if is_module:
@@ -72,6 +82,11 @@ def command(
             raise
         say(beginning.reason(error))
         must_restart = True
+    except NeedsProcesses:
+        beginning.environment["KERAS_BACKEND"] = "torch"  # as the script has it
+        os.environ["KERAS_BACKEND"] = "torch"
+        _launch(devices or DeviceSelection(), beginning)
+        return
     except FitroomError:
         raise
     except Exception as error:
@@ -80,6 +95,25 @@ def command(
     if must_restart:
         beginning.restart()
     protection.end()
+
+
+def _spread(devices: DeviceSelection, backend: str | None, beginning: Beginning) -> None:
+    """Have the script run in a process for each device where PyTorch is known to be the backend."""
+    processes.check_one_machine()
+    if processes.is_launched():
+        processes.join()
+    elif backend_before_keras(backend) == "torch":
+        _launch(devices, beginning)
+        sys.exit(0)
+
+
+def _launch(devices: DeviceSelection, beginning: Beginning) -> None:
+    chosen = processes.choose_processes(devices)
+    if len(chosen) == 1:
+        os.environ[DEVICES] = chosen[0]
+    kinds = f"{len(chosen)} processes, one on each of {', '.join(chosen)}" if len(chosen) > 1 else chosen[0]
+    say(f"PyTorch trains in {kinds}; the first one prints and saves")
+    processes.launch(chosen, beginning.words)
 
 
 def _without_run_dir(fresh_start: FreshStart) -> str:

@@ -2,13 +2,16 @@
 
 import atexit
 import os
+from contextlib import ExitStack
 from types import ModuleType
 
 import click
 
 from fitroom.backends.choose import choose_backend, keras_backend_choice
+from fitroom.cli import processes
 from fitroom.cli.output import backend_words
-from fitroom.errors import FitroomError
+from fitroom.distribution.selection import DeviceSelection
+from fitroom.errors import FitroomError, NeedsProcesses
 from fitroom.recipe import Recipe
 from fitroom.train.keras_import import when_imported
 from fitroom.train.protect import OLD_KERAS, PlainTraining, serve
@@ -23,7 +26,17 @@ class ScriptProtection:
     `backend` the script cannot choose another one.
     """
 
-    def __init__(self, script: str, *, recipe: Recipe | None, run_dir: str | None, backend: str | None) -> None:
+    def __init__(
+        self,
+        script: str,
+        *,
+        recipe: Recipe | None,
+        run_dir: str | None,
+        backend: str | None,
+        devices: DeviceSelection | None = None,
+    ) -> None:
+        self._devices = devices
+        self._in_force = ExitStack()
         self._script, self._recipe, self._run_dir = script, recipe, run_dir
         self._overridden = os.environ.get("KERAS_BACKEND")
         self._backend = choose_backend(backend) if backend else None
@@ -67,12 +80,28 @@ class ScriptProtection:
             self._why_not = error.message
             click.echo(f"fitroom: model.fit is NOT protected: {error.message}", err=True)
             return
+        if self._devices is not None:
+            self._begin_devices(self._devices)
         choice = keras_backend_choice(self._backend, overridden=self._overridden)
         click.echo(
             f"fitroom: running {self._script} with model.fit protected against out-of-memory, "
             f"on {backend_words(choice)}",
             err=True,
         )
+
+    def _begin_devices(self, devices: DeviceSelection) -> None:
+        """Have all that follows run on several devices, until the process ends."""
+        import keras
+
+        from fitroom.train.devices import devices as use_devices
+
+        if keras.backend.backend() == "torch":
+            if not processes.is_launched():
+                raise NeedsProcesses
+            processes.seed_alike()
+            devices = DeviceSelection()  # as many as there are processes
+        atexit.register(self._in_force.close)
+        self._in_force.enter_context(use_devices(devices))
 
     def _report_plain_training(self) -> None:
         calls = self._plain.calls

@@ -8,7 +8,7 @@ import click
 
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completion import complete_gpus
-from fitroom.cli.option_types import RematChoice
+from fitroom.cli.option_types import DevicesChoice, RematChoice
 from fitroom.recipe import KERNELS, PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
@@ -58,6 +58,16 @@ def precision(text: str, *more: str, **options: Any) -> Decorator:
     """`--precision`."""
     completed = _words(*more, *PRECISIONS)
     return click.option("--precision", metavar="POLICY", help=text, shell_complete=completed, **options)
+
+
+def devices(text: str) -> Decorator:
+    """`--devices`."""
+    return click.option(
+        "--devices",
+        type=DevicesChoice(),
+        metavar="all|N|0,1",
+        help=f"{text}: all, the first N, or some by number. Each gets a share of every batch.",
+    )
 
 
 def optimizer(text: str, **options: Any) -> Decorator:

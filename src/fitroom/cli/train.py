@@ -1,6 +1,7 @@
 """`fitroom train`: trains an image classifier on a folder of images."""
 
 import json
+import os
 import shlex
 import signal
 import sys
@@ -10,17 +11,20 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fitroom.cards.nvml import live_gpus
 from fitroom.classify import records
 from fitroom.classify.job import ensure_report
 from fitroom.classify.options import TrainOptions, resume_command
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models, complete_runs
 from fitroom.cli.fresh_process import Beginning
-from fitroom.cli.option_types import PixelsOrAuto
+from fitroom.cli.option_types import DevicesChoice, PixelsOrAuto
 from fitroom.cli.output import choose_backend_and_say, open_view, say_backend
 from fitroom.cli.run_place import choose_run, describe_finished
 from fitroom.cli.shared_options import knob_names
-from fitroom.errors import FitroomError, InputError, OutOfMemoryError, RunInterrupted
+from fitroom.distribution.selection import DeviceSelection
+from fitroom.distribution.shares import check_batch
+from fitroom.errors import BackendError, FitroomError, InputError, OutOfMemoryError, RunInterrupted
 from fitroom.keras_model.loading.source import check_model
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.request import ALLOWABLE, KEEPABLE
@@ -30,6 +34,24 @@ _EPILOG = (
     "Progress goes to stderr, the result to stdout. Exit codes: 0 trained; 1 the input cannot be used; 2 wrong usage; "
     "130 stopped by Ctrl-C, 143 by SIGTERM: the same command with --run-dir, or --resume, resumes the run."
 )
+
+
+def _check_devices(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The selection as it is stored with the run, checked."""
+    return None if value is None else str(DevicesChoice().convert(value, param, ctx))
+
+
+def _check_engine(options: TrainOptions) -> None:
+    """Raise an error for what several devices cannot do, before images are read."""
+    selection = DeviceSelection.of(options.devices or "all")
+    if selection.count is not None and selection.count > 1:
+        check_batch(options.batch_size, selection.count)
+    if os.environ.get("KERAS_BACKEND") == "torch" and len(live_gpus()) != 1:
+        raise BackendError(
+            "`fitroom train` uses several devices on JAX and TensorFlow. Received: the PyTorch backend, on which each "
+            "device needs a process of its own.",
+            hint="--backend jax; or `fitroom run --devices all train.py` with a script of your own",
+        )
 
 
 @click.command(name="train", epilog=_EPILOG)
@@ -162,6 +184,13 @@ _EPILOG = (
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode images.  [default: one per core]"
 )
+@click.option(
+    "--devices",
+    metavar="all|N|0,1",
+    callback=_check_devices,
+    help="Train on several devices: all, the first N, or some by number. Each gets a share of every batch. JAX and "
+    "TensorFlow.",
+)
 @shared.unsafe
 @click.option(
     "--run-dir",
@@ -206,6 +235,8 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
     else:
         choose_backend_and_say(run.started_on, why="as the run was started")
 
+    if options.devices is not None:
+        _check_engine(options)
     from fitroom.classify.job import TrainJob
     from fitroom.cli.output import stdout_for_results
 

@@ -11,7 +11,9 @@ from fitroom.backends.fused import check_fused
 from fitroom.backends.quiet import quiet_tensorflow_imports
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.overhead import context_bytes
+from fitroom.distribution.overhead import NCCL
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.estimating.devices import SpreadRequest, compiles_for_all
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.input_sizes import InputShape, known_sizes
 from fitroom.memory.estimate import Estimate
@@ -42,6 +44,8 @@ def estimate(
     input_shape: InputShape | None = None,
     training: bool = True,
     measure: bool = False,
+    devices: int = 1,
+    shard_weights: bool = False,
 ) -> Estimate:
     """Estimate what one optimizer step of `model.fit` takes on a card, without running it.
 
@@ -62,6 +66,9 @@ def estimate(
             several inputs one each, in a list or by name. Where batches differ in shape, give the largest.
         training: False for the step of `model.predict`.
         measure: run the step on the card in this machine instead of predicting it.
+        devices: how many cards like this one share the batch; all sizes are those of the one with the largest share,
+            with what distribution adds.
+        shard_weights: with several devices on JAX, as `fitroom.devices(..., shard_weights=True)` trains.
 
     Example:
         >>> e = fitroom.estimate(model, batch_size=64, gpu="RTX 3060")     # doctest: +SKIP
@@ -75,8 +82,17 @@ def estimate(
     card, card_notes = choose_card(gpu)
     recipe = recipe_of(recipe)
     backend = current_backend()
+    spread = SpreadRequest(
+        devices=devices,
+        shard_weights=shard_weights,
+        backend=backend.name,
+        compiles=compiles_for_all(backend.name, recipe),
+    )
+    spread.check(batch_size, measure=measure, training=training)
     request = StepRequest(
-        batch_size=batch_size,
+        batch_size=spread.traced_batch(batch_size, recipe),
+        devices=spread.traced_devices(batch_size, recipe),
+        shard_weights=shard_weights,
         card=card,
         recipe=recipe,
         limit_bytes=None if limit in (None, SMALLEST_LIMIT) else parse_bytes(limit),
@@ -95,10 +111,12 @@ def estimate(
             traced, recipe = trace_within_budget(trace, model, request)
         else:
             traced = trace(model, request)
+    added = spread.added_bytes(model, batch_size, recipe) if training else {}
+    required_bytes = traced.required_bytes + sum(size for name, size in added.items() if name != NCCL)
     return Estimate(
         peak_bytes=traced.timeline.peak_bytes,
-        required_bytes=traced.required_bytes,
-        device_bytes=traced.required_bytes + context_bytes(card, backend.name),
+        required_bytes=required_bytes,
+        device_bytes=required_bytes + context_bytes(card, backend.name) + added.get(NCCL, 0),
         timeline=traced.timeline,
         method=traced.method,
         typical_error=traced.typical_error,
@@ -116,8 +134,11 @@ def estimate(
             *card_notes,
             *_describe_limit(request, limit, backend.name),
             *_describe_remat(model, recipe, training=training),
+            *spread.notes(batch_size, added),
             *traced.notes,
         ),
+        devices=devices,
+        distribution_bytes=added,
     )
 
 

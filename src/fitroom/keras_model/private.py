@@ -6,6 +6,7 @@ where a function needs it: `exported_names` refuses a wrong name without the sec
 
 import importlib.util
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -124,6 +125,33 @@ def set_uninitialized_variables(variables: list[Any]) -> None:
     from keras.src.backend.common import global_state
 
     global_state.set_global_attribute(_UNINITIALIZED, variables)
+
+
+_unscaled = threading.local()
+
+
+@contextmanager
+def unscaled_losses() -> Iterator[None]:
+    """Have Keras's losses in the block give what they give on one device.
+
+    Under a `tf.distribute` strategy Keras divides a mean by the number of replicas, as if their batches were equal. The
+    block counts for its thread alone: TensorFlow traces every replica in a thread of its own, by turns.
+    """
+    from keras.src.losses import loss as module
+
+    own = module.scale_loss_for_distribution
+    if not hasattr(own, "is_switched"):
+
+        def scale_unless_off(value: Any) -> Any:
+            return value if getattr(_unscaled, "is_on", False) else own(value)
+
+        scale_unless_off.is_switched = True  # type: ignore[attr-defined]
+        module.scale_loss_for_distribution = scale_unless_off
+    _unscaled.is_on = True
+    try:
+        yield
+    finally:
+        _unscaled.is_on = False
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import re
 import tracemalloc
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -143,23 +143,31 @@ def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
         for name in types[-1]
         if all(later[name] > earlier[name] for earlier, later in pairwise(types))
     }
-    for name, more in sorted(grown.items(), key=lambda item: (item[0] in _PLAIN_TYPES, -item[1]))[:3]:
-        holder = _holder_of_newest(name)
-        kind = classify_holder(name, holder, None)
+    most = sorted(grown.items(), key=lambda item: (item[0] in _PLAIN_TYPES, -item[1]))[:3]
+    holders = _holders_of_newest([name for name, _ in most])
+    for name, more in most:
+        kind = classify_holder(name, holders[name], None)
         yield Suspect(
             kind=kind if kind != "array" else "objects",
             what=f"Python objects of type {name}: {more} more a round",
             bytes_a_round=None,
-            holder=_describe_holder(holder),
+            holder=_describe_holder(holders[name]),
             made_at=None,
             advice=describe_advice(kind if kind != "array" else "objects"),
         )
 
 
-def _holder_of_newest(name: str) -> Holder:
-    """Who holds the newest object of a type; the collector lists objects from old to new."""
-    newest = next((each for each in reversed(gc.get_objects()) if type(each).__name__ == name), None)
-    return UNKNOWN if newest is None else find_holders([newest], in_libraries=False)[0]
+def _holders_of_newest(names: Collection[str]) -> dict[str, Holder]:
+    """Who holds the newest object of each type, by its name; the collector lists objects from old to new."""
+    newest: dict[str, Any] = {}
+    for each in reversed(gc.get_objects()):
+        name = type(each).__name__
+        if name in names:
+            newest.setdefault(name, each)
+            if len(newest) == len(names):
+                break
+    found = dict(zip(newest, find_holders(list(newest.values()), in_libraries=False), strict=True))
+    return {name: found.get(name, UNKNOWN) for name in names}
 
 
 def _count_types() -> Counter[str]:

@@ -66,6 +66,12 @@ class Estimate(RichDisplay):
     notes: tuple[str, ...] = ()
     """What the reader should know, in whole sentences."""
 
+    devices: int = 1
+    """How many devices share the batch. All sizes are those of one device, the one with the largest share."""
+
+    distribution_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What distribution adds on a device beside the peak, by what it is for."""
+
     @property
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; sums to `peak_bytes`."""
@@ -85,6 +91,11 @@ class Estimate(RichDisplay):
     def peak_layer(self) -> str | None:
         """The layer whose operation runs at the peak."""
         return self.timeline.peak_layer
+
+    @property
+    def samples_per_device(self) -> int:
+        """The largest share of the batch that one device gets."""
+        return -(-self.batch_size // self.devices)
 
     @property
     def fits(self) -> bool:
@@ -115,13 +126,16 @@ class Estimate(RichDisplay):
             "versions": dict(self.versions),
             "notes": list(self.notes),
             "seconds": round(self.seconds, 2),
+            **({"devices": self.devices, "samples_per_device": self.samples_per_device} if self.devices > 1 else {}),
+            **({"distribution_bytes": dict(self.distribution_bytes)} if self.distribution_bytes else {}),
             **({"timeline": self.timeline.to_dict()} if with_timeline else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
         """The estimate that `to_dict(with_timeline=True)` wrote."""
-        plain = {each.name: data[each.name] for each in fields(cls)}
+        later = ("devices", "distribution_bytes")  # files of earlier versions have none, nor those of one device
+        plain = {each.name: data[each.name] for each in fields(cls) if each.name in data or each.name not in later}
         return cls(
             **plain
             | {

@@ -36,6 +36,12 @@ class StepRequest:
     training: bool = True
     """False for the step of `predict`."""
 
+    devices: int = 1
+    """How many devices share the batch evenly in one program, as on JAX. The memory is that of one of them."""
+
+    shard_weights: bool = False
+    """Whether the devices also divide weights and optimizer among them."""
+
     measure: bool = False
     """Whether to run the step on the live device instead of predicting it."""
 

@@ -89,7 +89,10 @@ def _copy_value(variable: Any) -> Any:
     """A copy on the host: on the CPU a framework may give a view of its own memory, which the next step overwrites."""
     import keras
 
-    array = keras.ops.convert_to_numpy(variable.value)
+    value = variable.value
+    # A metric of a `tf.distribute` strategy is one variable a replica, which Keras's own function cannot read.
+    is_distributed = isinstance(getattr(value, "values", None), tuple)
+    array = value.numpy() if is_distributed else keras.ops.convert_to_numpy(value)
     return array if array.flags.owndata and array.flags.writeable else np.array(array, copy=True)
 
 

@@ -1,13 +1,16 @@
 """The hooks of the training loop for checkpoints: none, or those that write a run folder and resume from it."""
 
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from fitroom.distribution.current import current_distribution
 from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
 from fitroom.events import EventKind, Events
 from fitroom.files.durable import load_weights
@@ -85,6 +88,9 @@ class Checkpointer:
     def after_epoch(self, position: Position) -> None:
         """Called after an epoch, its validation and `on_epoch_end` of the callbacks."""
 
+    def on_peer_lost(self) -> None:
+        """Called when another process of the training is gone, which ends it."""
+
     def on_out_of_memory(self, error: OutOfMemoryError) -> None:
         """Called with the error that ends training. May change its hint: a fresh process may be able to resume."""
 
@@ -106,7 +112,12 @@ class RunCheckpointer(Checkpointer):
         transaction: Transaction,
         callbacks: Any,
         epochs: int,
+        follows: Path | None = None,
     ) -> None:
+        """`follows` is the folder of the run where another process writes it: this one writes no checkpoints."""
+        self.follows = follows
+        self._latest: tuple[Position, dict[str, Any], Mapping[str, Any]] | None = None
+        """What a checkpoint of the last batch would be made of, where other processes may be lost."""
         self.folder, self.interrupts, self.cadence, self.events = folder, interrupts, cadence, events
         self.model, self.source, self.transaction, self.callbacks = model, source, transaction, callbacks
         self.epochs = epochs
@@ -211,7 +222,9 @@ class RunCheckpointer(Checkpointer):
 
     def after_batch(self, position: Position, batch: PrefetchedBatch, logs: Mapping[str, Any]) -> None:
         """Take a checkpoint when one is due; after a signal take one and stop."""
-        if self.interrupts.signal_number is not None:
+        if _has_peers():
+            self._latest = (position, batch.state, dict(logs))
+        if self._signal_number() is not None:
             self._take(position, batch.state, logs)
             self._stop()
         elif self.cadence.is_due() and not self.writer.is_busy:
@@ -220,9 +233,23 @@ class RunCheckpointer(Checkpointer):
     def after_epoch(self, position: Position) -> None:
         """Take a checkpoint and write the history file."""
         self._take(position, self.source.state(), {})
+        if _has_peers():
+            self._latest = (position, self.source.state(), {})
         self.folder.write_history(self.model.history.history)
-        if self.interrupts.signal_number is not None:
+        if self._signal_number() is not None:
             self._stop()
+
+    def on_peer_lost(self) -> None:
+        """Write a checkpoint of the last whole batch, unless another process that is left does."""
+        distribution = current_distribution()
+        if self._latest is None or distribution is None or not distribution.claim("last checkpoint"):
+            return
+        if self.follows is not None:
+            self.writer = CheckpointWriter(self.follows / self.folder.checkpoints.name, warn=lambda said: None)
+        self._take(*self._latest, as_follower=True)
+        if self.writer.flush():
+            where = self.follows or self.folder.path
+            self._tell(EventKind.INTERRUPTED, f"a process is gone; all whole batches are saved in {where}.")
 
     def on_out_of_memory(self, error: OutOfMemoryError) -> None:
         """Record the micro-batch that a fresh process is to start with, where the error names one."""
@@ -242,6 +269,8 @@ class RunCheckpointer(Checkpointer):
         """
         if self.is_finished:
             self._load_finished()
+            return
+        if self.follows is not None:
             return
         self.writer.flush()
         try:
@@ -279,7 +308,24 @@ class RunCheckpointer(Checkpointer):
         """Wait for the last checkpoint."""
         self.writer.close()
 
-    def _take(self, position: Position, of_source: dict[str, Any], logs: Mapping[str, Any]) -> None:
+    def _signal_number(self) -> int | None:
+        """The signal after which to stop here. Of several processes all stop after the same batch: they vote."""
+        own, distribution = self.interrupts.signal_number, current_distribution()
+        if distribution is None or distribution.num_processes == 1:
+            return own
+        distribution.stop.requested = own is not None
+        return (own or int(signal.SIGTERM)) if distribution.stop.agreed else None
+
+    def _take(
+        self,
+        position: Position,
+        of_source: dict[str, Any],
+        logs: Mapping[str, Any],
+        *,
+        as_follower: bool = False,
+    ) -> None:
+        if self.follows is not None and not as_follower:
+            return
         started = time.monotonic()
         of_callbacks, arrays = self.states.capture()
         history = self.model.history
@@ -320,7 +366,7 @@ class RunCheckpointer(Checkpointer):
         return facts
 
     def _stop(self) -> None:
-        number = self.interrupts.signal_number
+        number = self._signal_number()
         assert number is not None
         is_saved = self.writer.flush()
         self.folder.mark("interrupted")
@@ -331,6 +377,11 @@ class RunCheckpointer(Checkpointer):
 
     def _tell(self, kind: str, said: str, **facts: Any) -> None:
         self.events.tell(kind, said, **facts)
+
+
+def _has_peers() -> bool:
+    distribution = current_distribution()
+    return distribution is not None and distribution.num_processes > 1
 
 
 def _check_facts(found: Found) -> None:

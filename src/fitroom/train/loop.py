@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fitroom.errors import OutOfMemoryError
+from fitroom.errors import OutOfMemoryError, PeerError
 from fitroom.events import Events
 from fitroom.inputs.batches import Batches
 from fitroom.inputs.contract import Source
@@ -57,6 +57,9 @@ class Loop:
             self._run()
         except OutOfMemoryError as error:
             self.checkpointer.on_out_of_memory(error)
+            raise
+        except PeerError:
+            self.checkpointer.on_peer_lost()
             raise
 
     def _run(self) -> None:

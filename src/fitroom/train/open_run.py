@@ -20,11 +20,16 @@ from fitroom.train.transaction import Transaction
 
 
 @contextmanager
-def open_run_folder(run_dir: str | Path, events: Events, cadence: Cadence) -> Iterator["OpenRun"]:
-    """Lock a run folder and handle signals for the time of a training."""
+def open_run_folder(
+    run_dir: str | Path, events: Events, cadence: Cadence, *, follows: Path | None = None
+) -> Iterator["OpenRun"]:
+    """Lock a run folder and handle signals for the time of a training.
+
+    `follows` is the folder of the run where another process writes it, and `run_dir` this process's copy of it.
+    """
     with RunFolder.acquire(run_dir) as folder, Interrupts() as interrupts:
         events.write = folder.log
-        opened = OpenRun(folder, interrupts, events, cadence)
+        opened = OpenRun(folder, interrupts, events, cadence, follows=follows)
         try:
             yield opened
         except Exception as error:
@@ -39,7 +44,16 @@ def open_run_folder(run_dir: str | Path, events: Events, cadence: Cadence) -> It
 class OpenRun:
     """A locked run folder whose run is not described yet: its seed is needed first, for the order of the data."""
 
-    def __init__(self, folder: RunFolder, interrupts: Interrupts, events: Events, cadence: Cadence) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        interrupts: Interrupts,
+        events: Events,
+        cadence: Cadence,
+        *,
+        follows: Path | None = None,
+    ) -> None:
+        self.follows = follows
         self.folder, self.interrupts, self.events, self.cadence = folder, interrupts, events, cadence
         self.checkpointer: RunCheckpointer | None = None
 
@@ -103,6 +117,7 @@ class OpenRun:
             transaction=transaction,
             callbacks=callbacks,
             epochs=epochs,
+            follows=self.follows,
         )
         return self.checkpointer
 

@@ -137,15 +137,9 @@ def why_left_to_keras(model: Any, method: str, arguments: dict[str, Any]) -> str
     import keras
 
     backend = keras.backend.backend()
-    distribution = keras.distribution.distribution()
-    if distribution is not None:
-        return f"`keras.distribution` spreads training over devices ({type(distribution).__name__})"
-    if backend == "tensorflow":
-        strategy = model.distribute_strategy
-        if strategy.num_replicas_in_sync > 1:
-            return f"{type(strategy).__name__} spreads the model over {strategy.num_replicas_in_sync} devices"
-        if any("Distributed" in kind.__name__ for kind in type(arguments.get("x")).__mro__):
-            return "the dataset is a distributed one"
+    kinds = type(arguments.get("x")).__mro__
+    if backend == "tensorflow" and any("Distributed" in kind.__name__ for kind in kinds):
+        return "the dataset is a distributed one"
     if getattr(keras.config, "is_nnx_enabled", bool)():
         return "Flax NNX holds the variables of Keras"
     if any("DataAdapter" in kind.__name__ for kind in type(arguments.get("x")).__mro__):

@@ -1,7 +1,7 @@
 """One call of `fit`: model, data, recipe and run folder are put together, then the loop runs."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from fitroom.backends.fused import check_fused, has_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
+from fitroom.distribution.busy import busy_notes
+from fitroom.distribution.current import Distribution, current_distribution, describe
+from fitroom.distribution.shares import check_batch
 from fitroom.errors import InputError, ModelError
 from fitroom.events import EventKind, Events
 from fitroom.input_sizes import InputShape
@@ -24,6 +27,7 @@ from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
 from fitroom.train.checkpointer import Checkpointer
 from fitroom.train.earlier_models import note_model
+from fitroom.train.followers import callbacks_of_follower, own_run_folder
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
 from fitroom.train.loop import Loop, Validation
@@ -100,9 +104,14 @@ class Training:
         check_one_of(recipe=self.recipe, plan=self.plan, budget=self.budget)
         _check_recipe(recipe_of(self.recipe))
         events = Events()
+        distribution = current_distribution()
+        if distribution is not None and not distribution.is_first_process:
+            verbose, callbacks = 0, callbacks_of_follower(callbacks)
         with ExitStack() as stack:
             run = None if self.run_dir is None else stack.enter_context(self._open_run_folder(self.run_dir, events))
             seed = _seed_of(self.seed, run, shuffles=bool(self.data.shuffle) and orders_batches(self.data.x))
+            if distribution is not None:
+                seed = distribution.share(seed)
             source, validation = self.data.sources(seed, self.model.steps_per_execution)
             if needs_batch_to_build(self.model):
                 source.look()
@@ -115,6 +124,12 @@ class Training:
                 note_model(self.model, events)
                 if note := getattr(transaction.stepper, "note", None):
                     events.tell(EventKind.JIT, note)
+                if distribution is not None and distribution.num_devices > 1:
+                    check_batch(source.peek().size, distribution.num_devices)
+                    said = describe(distribution, source.peek().size, batch_statistics=has_batch_statistics(self.model))
+                    events.tell(EventKind.DEVICES, said, devices=list(distribution.devices))
+                    for note in busy_notes(distribution.devices):
+                        events.tell(EventKind.DEVICES, note)
                 known = callback_list(
                     callbacks,
                     self.model,
@@ -166,6 +181,7 @@ class Training:
             "recipe": recipe.to_dict(),
             "plan": plan.to_dict() if plan else None,
             "out_of_memory": transaction.out_of_memory_count,
+            "devices": None if distribution is None else list(distribution.devices),
             "events": events.happened,
             "run_dir": None if self.run_dir is None else str(self.run_dir),
         }
@@ -211,7 +227,21 @@ class Training:
 
     def _open_run_folder(self, run_dir: str | Path, events: Events) -> AbstractContextManager[OpenRun]:
         cadence = Cadence(every_batches=self.checkpoint_batches, every_seconds=self.checkpoint_seconds)
-        return open_run_folder(run_dir, events, cadence)
+        distribution = current_distribution()
+        if distribution is None or distribution.num_processes == 1:
+            return open_run_folder(run_dir, events, cadence)
+        return _open_shared_folder(run_dir, events, cadence, distribution)
+
+
+@contextmanager
+def _open_shared_folder(
+    run_dir: str | Path, events: Events, cadence: Cadence, distribution: Distribution
+) -> Iterator[OpenRun]:
+    """A run folder in which only the first of several processes writes."""
+    with own_run_folder(run_dir, distribution) as own:
+        follows = None if distribution.is_first_process else Path(run_dir).expanduser()
+        with open_run_folder(own, events, cadence, follows=follows) as run:
+            yield run
 
 
 def build_transaction(

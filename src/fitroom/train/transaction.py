@@ -81,13 +81,14 @@ class Transaction:
 
         self.prepare(batch)
         logs: dict[str, Any] = self._attempt(step, batch, self.training, "train_step")
-        size = self.training.micro_batch_for(batch.size)
-        self._has_split |= size < batch.size
-        if size < batch.size and self.batch_statistics():
-            largest = micro_batch_sizes(batch.size, size)[0]
+        share = self.stepper.samples_per_device(batch.size)
+        size = self.training.micro_batch_for(share)
+        self._has_split |= size < share
+        if size < share and self.batch_statistics():
+            largest = micro_batch_sizes(share, size)[0]
             said = BATCH_STATISTICS.format(samples=f"{largest} sample{'s' if largest > 1 else ''}")
             self.events.tell_once(EventKind.BATCH_STATISTICS, said, micro_batch=size)
-        self.training.succeeded(batch.size)
+        self.training.succeeded(share)
         return logs
 
     def test(self, batch: Batch) -> dict[str, Any]:
@@ -118,7 +119,7 @@ class Transaction:
         event: dict[str, Any] | None = None
         failed_at, first_failed = 0.0, 0
         while True:
-            samples = sizing.micro_batch_for(batch.size)
+            samples = sizing.micro_batch_for(self.stepper.samples_per_device(batch.size))
             try:
                 logs = step(samples)
             except Exception as error:

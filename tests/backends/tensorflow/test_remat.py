@@ -1,5 +1,7 @@
 """Segments computed again on TensorFlow: jitted training, and the memory they take, real and predicted."""
 
+from functools import cache
+
 import keras
 import numpy as np
 import pytest
@@ -72,7 +74,7 @@ def replayed_peak(remat, micro_batch):
     return found.peak_bytes - sum(each.size_bytes for each in step.variables if each.kind != "gradients")
 
 
-@pytest.mark.parametrize("micro_batch", [SAMPLES, SAMPLES // 2])
+@pytest.mark.parametrize("micro_batch", [SAMPLES, pytest.param(SAMPLES // 2, marks=pytest.mark.slow)])
 def test_the_peak_falls_and_is_the_one_that_the_replay_finds(micro_batch):
     real = real_peak(IN_BLOCKS, micro_batch)
     assert real < 0.5 * real_peak(None, micro_batch)
@@ -92,6 +94,7 @@ def jitted_updates(model, batch, remat):
     return logs, state_of(model)
 
 
+@cache
 def estimated(remat, *, jit):
     return fitroom.estimate(network(), 4 * SAMPLES, gpu="H200", recipe=Recipe(jit=jit, remat=remat))
 

@@ -92,7 +92,7 @@ def replayed_and_trained(optimizer: str) -> tuple[ReplayedStep, int, Peaks]:
     return *predicted, measured
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adam"])
 def test_a_step_takes_what_the_replay_says(optimizer):
     predicted, variable_bytes, measured = replayed_and_trained(optimizer)
     taken = max(measured.peaks[1:]) - measured.starts[-1]
@@ -105,7 +105,7 @@ def test_slots_of_one_shape_get_memory_of_their_own_in_the_first_step():
     assert measured.starts[1] - measured.starts[0] == pytest.approx(slots, rel=0.4)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_a_batch_in_parts_takes_what_the_replay_of_its_programs_says(optimizer):
     model = network(optimizer)
     request = StepRequest(batch_size=2 * BATCH, card=find_card("T4"), recipe=Recipe(micro_batch=BATCH))

@@ -15,10 +15,9 @@ from fitroom.backends.tensorflow.train import stepper as stepper_module
 from fitroom.backends.tensorflow.train.host import as_tensors
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.batch import Batch
-from fitroom.errors import ModelError
 from fitroom.keras_model.objective import Objective
 from step_cases import CASES, FIRST, MICRO_BATCHES, dense, dense_batch, state_of
-from step_comparison import assert_close, assert_identical, expected_of, numbers
+from step_comparison import assert_close, assert_identical, expected_of, numbers, trained_by_keras
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +33,18 @@ def trained(model, micro_batch, *batches, jit=None):
     return logs, state_of(model)
 
 
-@pytest.mark.parametrize("micro_batch", [WHOLE, PARTS_OF_SEVEN], ids=["whole", "cut"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "micro_batch"),
+    [
+        *(pytest.param(place, PARTS_OF_SEVEN, id=f"{place}-cut") for place in PLACES),
+        pytest.param("update", WHOLE, id="update-whole"),
+        *(
+            pytest.param(place, WHOLE, id=f"{place}-whole", marks=pytest.mark.slow)
+            for place in PLACES
+            if place != "update"
+        ),
+    ],
+)
 def test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was(place, micro_batch):
     check_that_a_failed_step_leaves_every_bit(place, micro_batch)
 
@@ -43,7 +52,7 @@ def test_a_step_in_two_programs_that_fails_leaves_every_bit_as_it_was(place, mic
 @pytest.mark.parametrize("name", ["plain", "mixed precision", "weights without gradient"])
 def test_two_programs_do_what_kerass_own_step_does(name):
     case = CASES[name]
-    expected_logs, expected = expected_of(name)
+    expected_logs, expected = trained_by_keras(case.make(), *case.batches(), traced=True)
     logs, state = trained(case.make(), FIRST, *case.batches())
     assert_identical(state, expected)
     assert logs == [pytest.approx(each) for each in expected_logs]
@@ -143,13 +152,16 @@ def test_a_batch_is_brought_ahead_to_the_host_alone():
     assert stepper.prefetch(ahead).x is ahead.x
 
 
-def test_a_model_on_several_devices_is_refused():
+def test_a_batch_on_two_replicas_trains_as_on_one():
     cpu = tf.config.list_logical_devices("CPU")
     assert len(cpu) == 2
-    with tf.distribute.MirroredStrategy([each.name for each in cpu]).scope():
+    # TensorFlow's collectives on CPUs take a second strategy of a process for the first.
+    without_collectives = tf.distribute.ReductionToOneDevice()
+    with tf.distribute.MirroredStrategy([each.name for each in cpu], cross_device_ops=without_collectives).scope():
         model = dense()
-    with pytest.raises(ModelError, match="2 devices"):
-        current_backend().stepper(model, jit=None).train(dense_batch(FIRST), FIRST)
+    logs = current_backend().stepper(model, jit=None).train(dense_batch(FIRST), FIRST)
+    expected = current_backend().stepper(dense(), jit=None).train(dense_batch(FIRST), FIRST)
+    assert float(logs["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
 
 
 def test_gradients_come_in_the_order_of_the_backward_pass():

@@ -1,15 +1,17 @@
 """A scripted backend behind the contract, for tests of logic that needs no framework."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name
 from fitroom.backends.fake import device as memory
 from fitroom.backends.fake import out_of_memory
 from fitroom.backends.fake.stepper import FakeStepper
 from fitroom.backends.fake.trace import SMALL_STEP, trace_step
+from fitroom.distribution.selection import DeviceSelection
+from fitroom.errors import BackendError
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.memory.timeline import Timeline
 from fitroom.recipe import Remat
@@ -92,6 +94,12 @@ class FakeBackend:
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
         """The scripted step at the request's batch size; the model is not looked at."""
         return trace_step(self._timeline, request, capacity_bytes=self._gpu_memory.capacity_bytes)
+
+    def distribute(
+        self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False
+    ) -> Distributing:
+        """Always raises BackendError: there is one fake card."""
+        raise BackendError("The fake backend has one card.", hint="leave the devices out")
 
     def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
         """None."""

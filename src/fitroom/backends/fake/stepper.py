@@ -26,6 +26,10 @@ class FakeStepper:
         """The reason that the stepper was made with."""
         return self.whole_because
 
+    def samples_per_device(self, batch_size: int) -> int:
+        """All of them: one device trains."""
+        return batch_size
+
     def trust(self, samples: int) -> None:
         """Nothing to skip: there are no trial runs."""
 

@@ -1,12 +1,13 @@
 """The JAX backend: JAX behind the contract of `backends/contract.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name, Stepper
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name, Stepper
 from fitroom.backends.jax import device as memory
 from fitroom.backends.jax import out_of_memory, rounds
+from fitroom.distribution.selection import DeviceSelection
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Remat
 
@@ -65,6 +66,14 @@ class JaxBackend:
         from fitroom.backends.jax.trace.estimate import trace_step
 
         return trace_step(model, request)
+
+    def distribute(
+        self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False
+    ) -> Distributing:
+        """Several devices by `keras.distribution`, within one process."""
+        from fitroom.backends.jax.train.distribute import distribute
+
+        return distribute(selection, weights, shard_weights=shard_weights)
 
     def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
         """None: XLA fuses operations by itself."""

@@ -1,12 +1,13 @@
 """TensorFlow behind the contract."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name, Stepper
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name, Stepper
 from fitroom.backends.tensorflow import device as memory
 from fitroom.backends.tensorflow import out_of_memory, rounds
+from fitroom.distribution.selection import DeviceSelection
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Remat
 
@@ -65,6 +66,14 @@ class TensorFlowBackend:
 
         return trace_step(model, request)
 
+    def distribute(
+        self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False
+    ) -> Distributing:
+        """Several devices by `tf.distribute.MirroredStrategy`, within one process."""
+        from fitroom.backends.tensorflow.train.distribute import distribute
+
+        return distribute(selection, weights, shard_weights=shard_weights)
+
     def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
         """None: XLA fuses operations by itself."""
         return ()
@@ -74,7 +83,9 @@ class TensorFlowBackend:
     ) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.allocator import take_one_region
+        from fitroom.backends.tensorflow.train.distribute import move_to_strategy
         from fitroom.backends.tensorflow.train.stepper import cached_stepper
 
         take_one_region()
+        move_to_strategy(model)
         return cached_stepper(model, jit=jit, remat=remat)

@@ -1,12 +1,13 @@
 """The PyTorch backend: PyTorch behind the contract of `backends/contract.py`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fitroom.backends.contract import Device, FusedLayer, MemoryReading, Name
+from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryReading, Name
 from fitroom.backends.torch import device as memory
 from fitroom.backends.torch import out_of_memory, rounds
+from fitroom.distribution.selection import DeviceSelection
 from fitroom.memory.step import StepRequest, TracedStep
 from fitroom.recipe import Remat
 
@@ -65,6 +66,14 @@ class TorchBackend:
         from fitroom.backends.torch.trace.estimate import trace_step
 
         return trace_step(model, request)
+
+    def distribute(
+        self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False
+    ) -> Distributing:
+        """Several devices by `DistributedDataParallel`, each in a process of its own."""
+        from fitroom.backends.torch.train.distribute import distribute
+
+        return distribute(selection, weights, shard_weights=shard_weights)
 
     def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
         """List the layers that fused operations concern."""

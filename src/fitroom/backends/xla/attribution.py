@@ -32,6 +32,8 @@ class Argument:
     size_bytes: int
     kind: Kind
     layer: str | None
+    shape: tuple[int, ...] = ()
+    """Empty where nobody asks for it."""
 
 
 class ScopeReader(Protocol):

@@ -4,9 +4,12 @@ import importlib.metadata
 import json
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+from fitroom.backends.jax.shards import largest_axis
 from fitroom.backends.jax.trace.step import JaxStep
+from fitroom.backends.xla.attribution import Argument
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import run_compiler
@@ -39,8 +42,11 @@ def compiler_version() -> str | None:
 class StepCompiler:
     """Compiles one step for a card."""
 
-    def __init__(self, step: JaxStep, card: Card) -> None:
+    def __init__(self, step: JaxStep, card: Card, *, devices: int = 1, shard_weights: bool = False) -> None:
+        """With `devices` the step is compiled for as many such cards, and its memory is that of one."""
         self._step = step
+        self._devices, self._shard_weights = devices, shard_weights
+        self._arguments = tuple(self._on_one_device(argument) for argument in step.arguments)
         self._card = card
         self._exported = step.export()
 
@@ -60,7 +66,8 @@ class StepCompiler:
         program = _without_locations(self._exported.mlir_module())
         names = json.dumps([sorted(self._step.layer_names), [(a.kind, a.layer) for a in self._step.arguments]])
         versions = [compiler_version() or "", *(importlib.metadata.version(name) for name in ("jax", "jaxlib"))]
-        return cache.digest("jax step", _FORMAT, *versions, target, names, program)
+        spread = [] if self._devices == 1 else [f"{self._devices} devices", str(self._shard_weights)]
+        return cache.digest("jax step", _FORMAT, *versions, target, names, program, *spread)
 
     def _compile(self, target: str) -> Timeline:
         with tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True) as name:
@@ -70,7 +77,11 @@ class StepCompiler:
             (folder / "dump").mkdir()
             run_compiler(
                 "fitroom.backends.jax.trace.compiler_child",
-                [str(folder / name) for name in ("step", "target", "dump")],
+                [
+                    *(str(folder / name) for name in ("step", "target", "dump")),
+                    str(self._devices),
+                    "sharded" if self._shard_weights else "replicated",
+                ],
                 folder,
                 card=self._card,
                 compiler=compiler_version() or "none",
@@ -78,7 +89,14 @@ class StepCompiler:
                 settings={"JAX_PLATFORMS": "cpu"},
             )
             dump = read_dump(folder / "dump")
-            return timeline_of(dump, self._step.arguments, self._step.scope_reader, added_on_card(dump, self._card))
+            return timeline_of(dump, self._arguments, self._step.scope_reader, added_on_card(dump, self._card))
+
+    def _on_one_device(self, argument: Argument) -> Argument:
+        """What an argument of the step takes on one device."""
+        is_divided = argument.kind == "input"
+        if self._shard_weights and argument.kind != "input":
+            is_divided = largest_axis(argument.shape, self._devices) is not None
+        return replace(argument, size_bytes=argument.size_bytes // self._devices) if is_divided else argument
 
 
 def _without_locations(program: str) -> str:

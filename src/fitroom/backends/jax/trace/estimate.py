@@ -61,7 +61,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     with prepare_model(model, request) as ready, make_traceable(ready.model):
         step = training_step(ready) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
-        further_bytes = _further_batches(ready.model, request) * step.batch_bytes
+        further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
     peak_bytes = found.timeline.peak_bytes
     return TracedStep(
         timeline=found.timeline,
@@ -105,10 +105,10 @@ def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -
         timeline = measure_timeline(step, request.card, limit_bytes)
         difference = difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
         return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
-    return _predict(step, request.card, limit_bytes)
+    return _predict(step, request.card, limit_bytes, devices=request.devices, shard_weights=request.shard_weights)
 
 
-def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
+def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int = 1, shard_weights: bool = False) -> _Found:
     if compiler_version() is None:
         return _Found(
             timeline=timeline_of_jaxpr(step, fused=True),
@@ -116,7 +116,7 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int) -> _Found:
             typical_error=TRACED_ERROR,
             notes=(f"Without XLA's GPU compiler this is approximate; exact with: {_install_compiler()}",),
         )
-    timeline = StepCompiler(step, card).timeline(limit_bytes)
+    timeline = StepCompiler(step, card, devices=devices, shard_weights=shard_weights).timeline(limit_bytes)
     versions_note = _versions_note()
     return _Found(
         timeline=timeline,

@@ -132,7 +132,9 @@ def _jax_step(model: Any, function: Any, groups: Sequence[Sequence[Any]], batch:
     owners |= owners_of_slots(model, owners) if len(groups) > 2 else {}
     state = tuple([_struct(variable) for variable in group] for group in groups)
     arguments = [
-        Argument(size_bytes=_size_bytes(variable), kind=kind, layer=owners.get(id(variable)))
+        Argument(
+            size_bytes=_size_bytes(variable), kind=kind, layer=owners.get(id(variable)), shape=tuple(variable.shape)
+        )
         for kind, group in zip(kinds, groups, strict=False)
         for variable in group
     ]

@@ -6,7 +6,7 @@ the same program: one call, which either happens or does not.
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from fitroom.errors import ModelError
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.state import forward_state
 
+if TYPE_CHECKING:
+    from fitroom.backends.jax.train.spread import Spread
+
 ACCUMULATION = "accumulated_gradients"
 """The scope in which a step in micro-batches adds up gradients. Attribution reads it in the traced program."""
 
@@ -29,7 +32,7 @@ MICRO_BATCH_LOOP = "micro_batch_loop"
 """The scope around the loops over micro-batches."""
 
 
-class _Sums(NamedTuple):
+class Sums(NamedTuple):
     """What the loop carries from micro-batch to micro-batch."""
 
     gradients: list[Any]
@@ -81,12 +84,12 @@ class MicroBatchStep:
 
     def _sum_micro_batches(
         self, trainable: Any, non_trainable: Any, metrics: Any, of_optimizer: Any, data: Any
-    ) -> _Sums:
+    ) -> Sums:
         """The sums over all micro-batches; without variables of the optimizer, nothing is trained."""
         training = of_optimizer is not None
         shares = self._shares(trainable, non_trainable, data)
 
-        def loss_of(trainable: Any, sums: _Sums, part: MicroBatch, share: Any) -> tuple[Any, Any]:
+        def loss_of(trainable: Any, sums: Sums, part: MicroBatch, share: Any) -> tuple[Any, Any]:
             before = _replace(non_trainable, self._seeds, sums.seeds)
             y_pred, after, added = self._call(trainable, before, part.x, training=training, return_losses=True)
             model, sample_share = self.model, part.size / self.num_samples
@@ -98,7 +101,7 @@ class MicroBatchStep:
             with _scope((model.optimizer.variables, of_optimizer)):
                 return model.optimizer.scale_loss(total), outcome
 
-        def add(sums: _Sums, part: MicroBatch, share: Any) -> tuple[_Sums, None]:
+        def add(sums: Sums, part: MicroBatch, share: Any) -> tuple[Sums, None]:
             gradients: Any = []
             if training:
                 (_, outcome), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable, sums, part, share)
@@ -110,7 +113,7 @@ class MicroBatchStep:
                 self.model.compute_metrics(part.x, part.y, y_pred, part.sample_weight)
             with jax.named_scope(ACCUMULATION):
                 gradients = [so_far + new for so_far, new in zip(sums.gradients, gradients[::-1], strict=True)]
-            added = _Sums(
+            added = Sums(
                 gradients=gradients,
                 changes=[
                     add_change(non_trainable[place], so_far, after[place], part.size / self.num_samples)
@@ -125,7 +128,7 @@ class MicroBatchStep:
 
         with jax.named_scope(ACCUMULATION):
             gradients = [jnp.zeros(value.shape, value.dtype) for value in trainable[::-1]] if training else []
-        nothing = _Sums(
+        nothing = Sums(
             gradients=gradients,
             changes=[zero_change(non_trainable[place]) for place in self._statistics],
             seeds=[non_trainable[place] for place in self._seeds],
@@ -133,8 +136,11 @@ class MicroBatchStep:
             total=jnp.zeros((), "float32"),
             losses=jnp.zeros((self.objective.num_losses,), "float32"),
         )
-        sums, _ = loop_over_micro_batches(add, nothing, data, self.sizes, shares, looped=self.looped)
-        return cast(_Sums, sums)
+        return cast(Sums, self._go_over(add, nothing, data, shares))
+
+    def _go_over(self, do: "DoMicroBatch", carry: Any, data: Any, rows: Any) -> Any:
+        """Call `do` for all micro-batches; the last carry."""
+        return loop_over_micro_batches(do, carry, data, self.sizes, rows, looped=self.looped)[0]
 
     def _shares(self, trainable: Any, non_trainable: Any, data: Any) -> Any:
         """The share of each micro-batch (rows) in each loss (columns), as `Objective.shares` has it, but traced."""
@@ -144,12 +150,7 @@ class MicroBatchStep:
         weighted = len(data) > 2 and "weighted" in kinds
         if not weighted and not self.objective.counts:
             return shares.T
-
-        def count(carry: None, part: MicroBatch, _: Any) -> tuple[None, Any]:
-            # The compiler leaves out all of the forward pass that no mask is made of.
-            y_pred, _ = self._call(trainable, non_trainable, part.x, training=False)
-            return None, self.objective.divisors(part.y, y_pred, part.sample_weight)
-
+        count = self._count(trainable, non_trainable)
         with jax.named_scope(MICRO_BATCH):
             _, divisors = loop_over_micro_batches(count, None, data, self.sizes, shares.T, looped=self.looped)
             totals = jnp.sum(divisors, axis=0)
@@ -157,19 +158,29 @@ class MicroBatchStep:
         is_counted = np.array([kind == "counted" or (kind == "weighted" and weighted) for kind in kinds])
         return jnp.where(is_counted, counted, shares.T)
 
+    def _count(self, trainable: Any, non_trainable: Any) -> "DoMicroBatch":
+        """What finds the divisors of a micro-batch."""
+
+        def count(carry: None, part: MicroBatch, _: Any) -> tuple[None, Any]:
+            # The compiler leaves out all of the forward pass that no mask is made of.
+            y_pred, _ = self._call(trainable, non_trainable, part.x, training=False)
+            return None, self.objective.divisors(part.y, y_pred, part.sample_weight)
+
+        return count
+
     def _call(self, trainable: Any, non_trainable: Any, x: Any, *, training: bool, **options: Any) -> Any:
         if self.model._call_has_training_arg:
             options["training"] = training
         return self.model.stateless_call(trainable, non_trainable, x, **options)
 
-    def _track(self, sums: _Sums) -> tuple[Any, list[Any]]:
+    def _track(self, sums: Sums) -> tuple[Any, list[Any]]:
         model = self.model
         with _scope((model.metrics_variables, sums.metrics)) as scope:
             self.objective.track(sums.total, list(sums.losses), self.num_samples)
             logs = model.get_metrics_result()
         return logs, [scope.get_current_value(variable) for variable in model.metrics_variables]
 
-    def _non_trainable_after(self, non_trainable: Any, sums: _Sums) -> list[Any]:
+    def _non_trainable_after(self, non_trainable: Any, sums: Sums) -> list[Any]:
         before = [non_trainable[place] for place in self._statistics]
         after = [apply_change(value, by) for value, by in zip(before, sums.changes, strict=True)]
         return _replace(_replace(non_trainable, self._statistics, after), self._seeds, sums.seeds)
@@ -194,14 +205,19 @@ DoMicroBatch = Callable[[Any, Any, Any], tuple[Any, Any]]
 class MicroBatch:
     """Some samples of the batch, sliced within the traced program."""
 
-    def __init__(self, data: Any, start: Any, size: int) -> None:
-        self.size = size
+    def __init__(self, data: Any, start: Any, size: int, spread: "Spread | None" = None) -> None:
+        """With `spread`, so many samples of every device's share."""
+        self.size = size if spread is None else size * spread.num_shares
         with jax.named_scope(MICRO_BATCH):
-            sliced = jax.tree.map(lambda array: _slice(array, start, size), data)
+            sliced = jax.tree.map(lambda array: _slice(array, start, size, spread), data)
         self.x, self.y, self.sample_weight = keras.utils.unpack_x_y_sample_weight(sliced)
 
 
-def _slice(array: Any, start: Any, size: int) -> Any:
+def _slice(array: Any, start: Any, size: int, spread: "Spread | None") -> Any:
+    if spread is not None:
+        shares = array.reshape(spread.num_shares, array.shape[0] // spread.num_shares, -1)
+        rows = jax.lax.dynamic_slice_in_dim(shares, start, size, axis=1)
+        return spread.merged(rows.reshape(size * spread.num_shares, *array.shape[1:]))
     # In rows, for which there is one layout: XLA would turn the whole batch into another one that its kernels like.
     rows = jax.lax.dynamic_slice_in_dim(array.reshape(array.shape[0], -1), start, size)
     return rows.reshape(size, *array.shape[1:])
@@ -213,11 +229,19 @@ def has_sparse(data: Any) -> bool:
 
 
 def loop_over_micro_batches(
-    do: DoMicroBatch, carry: Any, data: Any, sizes: Sequence[int], rows: Any, *, looped: bool
+    do: DoMicroBatch,
+    carry: Any,
+    data: Any,
+    sizes: Sequence[int],
+    rows: Any,
+    *,
+    looped: bool,
+    spread: "Spread | None" = None,
 ) -> tuple[Any, Any]:
     """Call `do` for each micro-batch and its row of `rows`: the last carry, and what was stacked.
 
-    Micro-batches of one size run in one loop of the compiled program; with `looped` False there is none.
+    Micro-batches of one size run in one loop of the compiled program; with `looped` False there is none. With `spread`
+    the sizes are those of each device.
     """
     if has_sparse(data):
         raise ModelError(
@@ -232,14 +256,16 @@ def loop_over_micro_batches(
         first, start = first + count, start + size * count
         if looped:
             with jax.named_scope(MICRO_BATCH_LOOP):
-                carry, found = jax.lax.scan(_loop_body(do, data, size), carry, (starts, rows_of_size))
+                carry, found = jax.lax.scan(_loop_body(do, data, size, spread), carry, (starts, rows_of_size))
             stacked.append(found)
             continue
         for at in zip(starts, rows_of_size, strict=True):
-            carry, found = _loop_body(do, data, size)(carry, at)
+            carry, found = _loop_body(do, data, size, spread)(carry, at)
             stacked.append(jax.tree.map(lambda value: value[None], found))
     return carry, jax.tree.map(lambda *found: jax.numpy.concatenate(found), *stacked)
 
 
-def _loop_body(do: DoMicroBatch, data: Any, size: int) -> Callable[[Any, Any], tuple[Any, Any]]:
-    return lambda carry, at: do(carry, MicroBatch(data, at[0], size), at[1])
+def _loop_body(
+    do: DoMicroBatch, data: Any, size: int, spread: "Spread | None"
+) -> Callable[[Any, Any], tuple[Any, Any]]:
+    return lambda carry, at: do(carry, MicroBatch(data, at[0], size, spread), at[1])

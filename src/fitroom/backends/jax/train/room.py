@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from fitroom.backends.jax.train.spread import current_spread
 from fitroom.errors import NoRoomError
 from fitroom.units import format_bytes
 
@@ -18,27 +19,33 @@ _WAIT_SECONDS = 0.5
 
 
 def has_room(needed_bytes: int) -> bool:
-    """Whether the device that JAX trains on is known to have as much free now, in one piece."""
-    free_bytes = _largest_free_bytes(jax.local_devices()[0].memory_stats())
-    return free_bytes is not None and needed_bytes <= free_bytes
+    """Whether each device that JAX trains on is known to have as much free now, in one piece."""
+    free = [_largest_free_bytes(device.memory_stats()) for device in _devices()]
+    return all(free_bytes is not None and needed_bytes <= free_bytes for free_bytes in free)
 
 
 def has_free(needed_bytes: int) -> bool:
-    """Whether the device that JAX trains on is known to have as much free in all, be it in pieces."""
-    free_bytes = _free_bytes(jax.local_devices()[0].memory_stats())
-    return free_bytes is not None and needed_bytes <= free_bytes
+    """Whether each device that JAX trains on is known to have as much free in all, be it in pieces."""
+    free = [_free_bytes(device.memory_stats()) for device in _devices()]
+    return all(free_bytes is not None and needed_bytes <= free_bytes for free_bytes in free)
 
 
 def is_fragmented(needed_bytes: int) -> bool:
-    """Whether the device that JAX trains on has as much free, but not in one piece."""
+    """Whether each device that JAX trains on has as much free, but not in one piece."""
     return has_free(needed_bytes) and not has_room(needed_bytes)
 
 
 def check_room(needed_bytes: int | None) -> None:
-    """Raise NoRoomError where the device that JAX trains on has less free than is needed."""
-    if not needed_bytes:
-        return
-    device = jax.local_devices()[0]
+    """Raise NoRoomError where a device that JAX trains on has less free than is needed.
+
+    Of several, all are looked at before any of them begins: one that fails in the middle would leave the others waiting
+    for it.
+    """
+    for device in _devices() if needed_bytes else ():
+        _check_device(device, needed_bytes or 0)
+
+
+def _check_device(device: Any, needed_bytes: int) -> None:
     free_bytes = _largest_free_bytes(device.memory_stats())
     until = time.monotonic() + _WAIT_SECONDS
     while free_bytes is not None and needed_bytes > free_bytes and time.monotonic() < until:
@@ -50,6 +57,11 @@ def check_room(needed_bytes: int | None) -> None:
             f"{format_bytes(free_bytes)} are free on {device.platform}:{device.id}.",
             hint="a smaller micro-batch",
         )
+
+
+def _devices() -> list[Any]:
+    spread = current_spread()
+    return [jax.local_devices()[0]] if spread is None else spread.devices
 
 
 def _largest_free_bytes(counted: dict[str, Any] | None) -> int | None:

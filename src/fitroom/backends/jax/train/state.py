@@ -64,9 +64,16 @@ def defragment(groups: Groups) -> None:
 
     That leaves more room in one piece. An array that somebody else holds stays where it is as well.
     """
+    places = [[_place(variable._value) for variable in group] for group in groups]
     on_host = [[np.asarray(variable._value) for variable in group] for group in groups]
     write(groups, on_host)
-    write(groups, [[jax.device_put(array) for array in group] for group in on_host])
+    pairs = [zip(*rows, strict=True) for rows in zip(on_host, places, strict=True)]
+    write(groups, [[jax.device_put(array, place) for array, place in group] for group in pairs])
+
+
+def _place(array: Any) -> Any:
+    """Where an array lies, if that is on several devices; None for the default device."""
+    return array.sharding if len(array.devices()) > 1 else None
 
 
 def is_lost(values: Any) -> bool:

@@ -9,10 +9,13 @@ import keras
 import numpy as np
 
 from fitroom.backends.jax.jit import fitroom_jits, jit_note
+from fitroom.backends.jax.train.distribute import SPREAD_MODELS, check_is_ours
 from fitroom.backends.jax.train.micro_batches import MicroBatchStep, has_sparse
 from fitroom.backends.jax.train.programs import Programs, cached_programs
 from fitroom.backends.jax.train.recompute import recompute_segment
 from fitroom.backends.jax.train.room import has_free, has_room, is_fragmented
+from fitroom.backends.jax.train.spread import Spread, current_spread
+from fitroom.backends.jax.train.spread_micro_batches import SpreadMicroBatchStep
 from fitroom.backends.jax.train.state import (
     Groups,
     StepFunction,
@@ -58,6 +61,8 @@ class JaxStepper:
         self._under_way: Any = None
         """Results of the last step, where nobody has waited for them yet."""
         self._cuts: dict[tuple[str, int, int], MicroBatchStep] = {}
+        self._spread: Spread | None = None
+        """How state and batches lie on several devices; None on one."""
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
@@ -81,13 +86,22 @@ class JaxStepper:
                 self._jit = fitroom_jits(self.model)
             self._variables = variables_of(self.model)
             self._programs = cached_programs(self.model)
+            self._spread_out()
+
+    def samples_per_device(self, batch_size: int) -> int:
+        """The most samples of a batch that one device gets: its share, or what is left over and replicated."""
+        spread = current_spread()
+        if spread is None:
+            return batch_size
+        share, rest = divmod(batch_size, spread.num_shares)
+        return batch_size if rest and self.why_whole() is not None else max(share, rest)
 
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
         cut = self._cut(batch, micro_batch, "train_step")
         step = self._rematerialisation.of_step(
-            cut.train if cut else self.model.train_step, max(cut.sizes) if cut else batch.size
+            cut.train if cut else self.model.train_step, max(cut.sizes) if cut else self.samples_per_device(batch.size)
         )
         name = ("train", cut and cut.kind, self._rematerialisation.remat)
         variables = reverse_groups(self._variables)
@@ -116,6 +130,7 @@ class JaxStepper:
                 self.model(batch.slice(0, 1).x)
         if not self._variables:  # nothing was trained or evaluated by this stepper
             self._programs = cached_programs(self.model)
+            self._spread = current_spread()
         variables = (self.model.trainable_variables, self.model.non_trainable_variables)
         state, found = read(variables), []
         parts = batch.micro_batches(micro_batch)
@@ -131,10 +146,10 @@ class JaxStepper:
         """The outputs of `predict_step` for a state, on the host, and the variables that it changed."""
         if self._jit is None:
             self._jit = fitroom_jits(self.model)
-        data = batch.map(jax.device_put).data()
+        data = self._put_whole(batch).data()
         step = self.model.predict_step
         if self._jit:
-            step = self._programs.get("predict", step, state, data)
+            step = self._programs.get(("predict", self._spread and self._spread.key), step, state, data)
         outputs, non_trainable = step(state, data)
         return jax.tree.map(np.asarray, outputs), non_trainable
 
@@ -158,21 +173,44 @@ class JaxStepper:
 
     def _cut(self, batch: Batch, micro_batch: int, of: StepName) -> MicroBatchStep | None:
         """The step in micro-batches, or None for a batch that stays whole."""
-        if micro_batch >= batch.size:
+        is_even = self._spread is None or batch.size % self._spread.num_shares == 0
+        if micro_batch >= self.samples_per_device(batch.size) and (is_even or self.why_whole(of) is not None):
             return None
         key = (of, batch.size, micro_batch)
         if key not in self._cuts:
             self.objective.check_can_cut(of)
             self.objective.try_losses(batch, self.predict)
-            sizes = micro_batch_sizes(batch.size, micro_batch)
-            unrolled = jax.default_backend() == "cpu" and len(sizes) <= MOST_UNROLLED
-            self._cuts[key] = MicroBatchStep(self.model, self.objective, sizes, looped=bool(self._jit) and not unrolled)
+            self._cuts[key] = self._make_cut(batch.size, micro_batch)
         return self._cuts[key]
+
+    def _make_cut(self, batch_size: int, micro_batch: int) -> MicroBatchStep:
+        sizes = micro_batch_sizes(self.samples_per_device(batch_size), micro_batch)
+        unrolled = jax.default_backend() == "cpu" and len(sizes) <= MOST_UNROLLED
+        looped = bool(self._jit) and not unrolled
+        if self._spread is None:
+            return MicroBatchStep(self.model, self.objective, sizes, looped=looped)
+        return SpreadMicroBatchStep(self.model, self.objective, self._spread, batch_size, micro_batch, looped=looped)
+
+    def _spread_out(self) -> None:
+        """Lay out variables and batches as the distribution in force says."""
+        spread = self._spread = current_spread()
+        if spread is not None:
+            check_is_ours()
+            SPREAD_MODELS.add(self.model)
+            spread.place(self._variables)
+            self._transfer.put = lambda batch: spread.put(batch, can_cut=self.why_whole() is None)
+
+    def _put_whole(self, batch: Batch) -> Any:
+        return batch.map(jax.device_put) if self._spread is None else self._spread.put(batch, can_cut=False)
 
     def _run(
         self, name: Any, step: StepFunction, variables: Groups, batch: Batch, *, is_cut: bool, donated: bool
     ) -> dict[str, Any]:
         on_device = self._transfer.take(batch)
+        if (spread := self._spread) is not None:
+            if batch.size % spread.num_shares and is_cut != (self.why_whole() is None):
+                on_device = spread.put(batch, can_cut=is_cut)  # it was laid out for a step of another kind
+            step, name = spread.constrain(step, variables), (name, spread.key)
         state, data = read(variables), on_device.unpacked() if is_cut else on_device.data()
         with self._clean_up_failed_trace():
             if not self._jit:

@@ -5,6 +5,9 @@ the card is given the step that comes first: the two run side by side. Of the `b
 host (see `Stepper` in `backends/contract.py`) only this next one is copied ahead, and only where the card has room.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
@@ -17,18 +20,20 @@ class Transfer:
     """Transfers batches to the device that JAX trains on."""
 
     def __init__(self) -> None:
+        self.put: Callable[[Batch], Any] = _put
+        """Copies a batch to the device, or to several."""
         self.queue = PrefetchQueue()
         self._next: Batch | None = None
         """The batch of the host that follows the one that was taken."""
-        self._prefetched: tuple[Batch, Batch] | None = None
+        self._prefetched: tuple[Batch, Any] | None = None
         """A batch of the host, and its copy on the card, which may not be complete yet."""
 
-    def take(self, batch: Batch) -> Batch:
+    def take(self, batch: Batch) -> Any:
         """The batch on the device, with its transfer complete: what fails later would fail in the step."""
         following = self.queue.next_after(batch)
         self._next = None if jax.default_backend() == "cpu" else following  # there the host is the device
         prefetched, self._prefetched = self._prefetched, None
-        on_device = prefetched[1] if prefetched is not None and prefetched[0] is batch else _put(batch)
+        on_device = prefetched[1] if prefetched is not None and prefetched[0] is batch else self.put(batch)
         jax.block_until_ready(on_device.unpacked())
         return on_device
 
@@ -42,7 +47,7 @@ class Transfer:
         if self._next is None or not has_free(self.next_bytes + needed_bytes):
             return
         try:
-            on_device = _put(self._next)
+            on_device = self.put(self._next)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

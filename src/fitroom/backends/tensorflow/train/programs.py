@@ -21,9 +21,17 @@ class Program:
     """A function of tensors; with `eager` it runs as plain Python."""
 
     def __init__(
-        self, function: Callable[..., Any], all_variables: Callable[[], Iterable[Any]], *, jit: bool, eager: bool
+        self,
+        function: Callable[..., Any],
+        all_variables: Callable[[], Iterable[Any]],
+        *,
+        jit: bool,
+        eager: bool,
+        sizes_apart: int | None = _SIZES_APART,
     ) -> None:
-        """`all_variables` are the Keras variables to go by where there is no graph to look into."""
+        """`all_variables` are the Keras variables to go by where there is no graph to look into. With `sizes_apart`
+        None every size of a batch has a graph of its own."""
+        self._sizes_apart = sizes_apart
         self.is_jitted = jit and not eager
         self._run: Any = function
         if not eager:
@@ -65,21 +73,30 @@ class Program:
         return self._read()
 
     def _traced(self, arguments: tuple[Any, ...]) -> Any:
-        run = self._run if len(self._known) < _SIZES_APART else self._run_any
+        is_apart = self._sizes_apart is None or len(self._known) < self._sizes_apart
+        run = self._run if is_apart else self._run_any
         concrete = run.get_concrete_function(*arguments)
         release_with(self, concrete.graph)
         return concrete
 
     def _found(self, arguments: tuple[Any, ...]) -> list[Any]:
         if self._eager:
-            return list({id(each.value): each.value for each in self._all_variables()}.values())
+            found = [replica for each in self._all_variables() for replica in replicas_of(each.value)]
+            return list({id(each): each for each in found}.values())
         graph = self._traced(arguments).graph
-        by_handle = {id(variable.handle): variable for variable in graph.variables}
+        variables = [replica for each in graph.variables for replica in replicas_of(each)]
+        by_handle = {id(variable.handle): variable for variable in variables}
         return [
             by_handle[id(outer)]
             for outer, inner in graph.captures
             if id(outer) in by_handle and any(use.type not in _READING for use in inner.consumers())
         ]
+
+
+def replicas_of(variable: Any) -> tuple[Any, ...]:
+    """The variables of single devices that a variable consists of; itself where it is none of a strategy's."""
+    is_distributed = isinstance(variable, tf.distribute.DistributedValues)
+    return tuple(variable.values) if is_distributed else (variable,)
 
 
 def _as_tensor(value: Any) -> Any:

@@ -18,13 +18,13 @@ from fitroom.backends.tensorflow.train.host import (
     split_batch,
 )
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
+from fitroom.backends.tensorflow.train.mirrored import MirroredStepper
 from fitroom.backends.tensorflow.train.programs import Program
 from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.backends.tensorflow.train.transfer import Transfer
 from fitroom.backends.tensorflow.train.trial import may_run_out, run_undone
 from fitroom.batch import Batch, StepName
-from fitroom.errors import ModelError
 from fitroom.keras_model.build import build
 from fitroom.keras_model.jit_choice import TrainingSetup
 from fitroom.keras_model.losses import is_from_keras
@@ -76,7 +76,13 @@ class TensorFlowStepper:
     @property
     def holds(self) -> bool:
         """Whether it has programs, and they are still right for the model."""
+        if self.model.distribute_strategy.num_replicas_in_sync > 1:
+            return False
         return self._made_with is not None and self._made_with.matches(self.model)
+
+    def samples_per_device(self, batch_size: int) -> int:
+        """All of them: one device trains."""
+        return batch_size
 
     def trust(self, samples: int) -> None:
         """Until memory runs out, so many are not tried in graph mode: in mixed precision that may take more."""
@@ -86,11 +92,6 @@ class TensorFlowStepper:
         """Make weights, variables of the optimizer and of metrics, as Keras does with its first batch."""
         if self._can_train:
             return
-        if (num_devices := self.model.distribute_strategy.num_replicas_in_sync) > 1:
-            raise ModelError(
-                f"The model {self.model.name!r} is distributed over {num_devices} devices. Expected: one.",
-                hint="`model.fit` trains it as it is; make the model outside of the strategy's scope to train it here",
-            )
         if self._is_from_keras("train_step") and is_of_arrays(batch):
             build(self.model, batch)
         else:
@@ -263,17 +264,18 @@ class TensorFlowStepper:
 _CACHE_NAME = "_fitroom_steppers"
 
 
-def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> TensorFlowStepper:
+def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> "TensorFlowStepper | MirroredStepper":
     """The stepper of an earlier training with the same settings, if its programs still fit the model; else a new one.
 
     Compiling the programs of a stepper takes a minute where XLA does it.
     """
     # The cache is with the model, which steppers refer to: a table elsewhere would keep both for good. It is set past
     # Keras, which tracks all that is set on a model.
-    cached: dict[Any, TensorFlowStepper] = model.__dict__.setdefault(_CACHE_NAME, {})
+    cached: dict[Any, TensorFlowStepper | MirroredStepper] = model.__dict__.setdefault(_CACHE_NAME, {})
     for asked in [asked for asked, stepper in cached.items() if not stepper.holds]:
         del cached[asked]
     if (jit, remat) not in cached:
-        cached[jit, remat] = TensorFlowStepper(model, jit=jit, remat=remat)
+        is_mirrored = model.distribute_strategy.num_replicas_in_sync > 1
+        cached[jit, remat] = (MirroredStepper if is_mirrored else TensorFlowStepper)(model, jit=jit, remat=remat)
     cached[jit, remat].trust(0)
     return cached[jit, remat]

@@ -2,8 +2,10 @@
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import keras
 import torch
 
 from fitroom.backends.torch.train.snapshot import Snapshot
@@ -15,6 +17,18 @@ _YOUNG = 1
 """The generations of objects to look through: a millisecond. What a micro-batch has made is no older."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LocalSums:
+    """What micro-batches added up to; the gradients are with their weights."""
+
+    losses: Any
+    """The loss of the batch, then each of its losses: a vector."""
+
+    statistics: AveragedStatistics
+    logs: dict[str, Any]
+    """Those of the last micro-batch, for their names."""
+
+
 class MicroBatchRunner:
     """Runs the micro-batches of one model. `put` transfers one to the device."""
 
@@ -24,13 +38,21 @@ class MicroBatchRunner:
     def run(self, micro_batches: Sequence[Batch], before: Snapshot, *, training: bool) -> dict[str, Any]:
         """Run all micro-batches of a batch, each from the statistics in `before`, and return the logs of the batch."""
         num_samples = sum(micro_batch.size for micro_batch in micro_batches)
-        shares = self._objective.shares(
-            micro_batches, self._divisors(micro_batches) if self._objective.counts else None
-        )
+        shares = self._objective.shares(micro_batches, self.divisors(micro_batches) if self._objective.counts else None)
+        sums = self.add_up(micro_batches, shares, before, num_samples, training=training)
+        sums.statistics.finish()
+        self._objective.track(sums.losses[0], list(sums.losses[1:]), num_samples)
+        new = self._model.get_metrics_result()
+        return {name: new.get(name, value) for name, value in sums.logs.items()}
+
+    def add_up(
+        self, micro_batches: Sequence[Batch], shares: Any, before: Snapshot, num_samples: int, *, training: bool
+    ) -> "LocalSums":
+        """Add up gradients, losses and statistics of some micro-batches of a batch of `num_samples`."""
         differentiated = training and bool(self._model.trainable_weights)
         statistics = AveragedStatistics(before)
-        total: Any = 0.0
-        values: list[Any] = []
+        device = keras.ops.empty(()).device  # where Keras computes
+        losses = torch.zeros(1 + self._objective.num_losses, device=device)
         logs: dict[str, Any] = {}
         for micro_batch, row in zip(micro_batches, shares.tolist(), strict=True):
             statistics.begin_micro_batch()
@@ -41,12 +63,8 @@ class MicroBatchRunner:
             statistics.end_micro_batch(share)
             # Keras's structures of tensors refer to themselves: what they hold of this one is in the next one's way.
             gc.collect(_YOUNG)
-            total = total + added
-            values = [sum(pair) for pair in zip(values, of_losses, strict=True)] if values else of_losses
-        statistics.finish()
-        self._objective.track(total, values, num_samples)
-        new = self._model.get_metrics_result()
-        return {name: new.get(name, value) for name, value in logs.items()}
+            losses += torch.stack([added, *of_losses])
+        return LocalSums(losses=losses, statistics=statistics, logs=logs)
 
     def _run_one(
         self, micro_batch: Batch, shares: Sequence[float], share: float, *, training: bool, differentiated: bool
@@ -60,7 +78,7 @@ class MicroBatchRunner:
         logs = model.compute_metrics(on_device.x, on_device.y, y_pred, on_device.sample_weight)
         return total.detach(), [value.detach() for value in values], logs
 
-    def _divisors(self, micro_batches: Sequence[Batch]) -> list[list[float]]:
+    def divisors(self, micro_batches: Sequence[Batch]) -> list[list[float]]:
         """What the losses divide each micro-batch by, found in a forward pass of its own."""
         with torch.no_grad():
             return [self._divisors_of(micro_batch).tolist() for micro_batch in micro_batches]

@@ -29,6 +29,8 @@ class Rollback:
         self._updates = Updates()
         state = forward_state(model)
         wrapped = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.TorchModuleWrapper)]
+        self.seeds = [variable._value for variable in state.seeds]
+        """States of the model's random generators."""
         self._statistics = [variable._value for variable in state.statistics]
         self._statistics += [buffer for layer in wrapped for buffer in layer.module.buffers()]
         self._other = [variable._value for variable in (*state.seeds, *model.metrics_variables)]

@@ -16,7 +16,7 @@ class AveragedStatistics:
         averaged = [(tensor, copy) for tensor, copy in pairs if tensor.is_floating_point()]
         self._tensors = [tensor for tensor, _ in averaged]
         self._copies = [copy for _, copy in averaged]
-        self._changes: list[Any] = []
+        self.changes: list[Any] = [torch.zeros_like(tensor) for tensor in self._tensors]
         """The changes so far, each micro-batch's by its share. What none of them changes stays exactly as it is."""
 
     def begin_micro_batch(self) -> None:
@@ -29,12 +29,9 @@ class AveragedStatistics:
             return
         changes = torch._foreach_sub(self._tensors, self._copies)
         torch._foreach_mul_(changes, share)
-        if self._changes:
-            torch._foreach_add_(self._changes, changes)
-        else:
-            self._changes = changes
+        torch._foreach_add_(self.changes, changes)
 
     def finish(self) -> None:
         """Apply the changes of all micro-batches. Integers (counters) stay as the last micro-batch left them."""
         if self._tensors:
-            torch._foreach_copy_(self._tensors, torch._foreach_add(self._copies, self._changes))
+            torch._foreach_copy_(self._tensors, torch._foreach_add(self._copies, self.changes))

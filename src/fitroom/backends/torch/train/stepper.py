@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -11,7 +12,9 @@ from fitroom.backends.torch.device import release
 from fitroom.backends.torch.out_of_memory import is_out_of_memory
 from fitroom.backends.torch.train.computation import Computation
 from fitroom.backends.torch.train.micro_batches import MicroBatchRunner
+from fitroom.backends.torch.train.processes import Processes, current_processes
 from fitroom.backends.torch.train.rollback import Rollback
+from fitroom.backends.torch.train.shared_step import SharedStep
 from fitroom.backends.torch.train.transfer import pin, put_on_device
 from fitroom.batch import Batch, StepName
 from fitroom.keras_model.build import build_from_few
@@ -46,10 +49,17 @@ class TorchStepper:
         """Transfers a batch, or a micro-batch, to the device."""
         self._runner = MicroBatchRunner(model, self.objective, put)
         self._rollback: Rollback | None = None
+        self._shared: SharedStep | None = None
+        """This process's part in steps of several; None where it trains alone."""
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why this step must take its batches whole, or None where micro-batches are possible, as far as is known."""
         return self.objective.why_whole(step)
+
+    def samples_per_device(self, batch_size: int) -> int:
+        """The largest share of a batch, where several processes train together."""
+        processes = current_processes()
+        return batch_size if processes is None else processes.largest_share(batch_size)
 
     def trust(self, samples: int) -> None:
         """Nothing to skip: a step that does not fit is rolled back."""
@@ -61,6 +71,8 @@ class TorchStepper:
     def train(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One update."""
         self.prepare(batch)
+        if (processes := current_processes()) is not None:
+            return self._run_shared(processes, batch, micro_batch, "train_step")
         return self.train_micro_batches(self._micro_batches(batch, micro_batch, "train_step"))
 
     def train_micro_batches(self, micro_batches: Sequence[Batch]) -> dict[str, Any]:
@@ -82,6 +94,8 @@ class TorchStepper:
     def test(self, batch: Batch, micro_batch: int) -> dict[str, Any]:
         """One batch of `evaluate`."""
         rollback = self._prepare_rollback(batch)
+        if (processes := current_processes()) is not None:
+            return self._run_shared(processes, batch, micro_batch, "test_step")
         micro_batches = self._micro_batches(batch, micro_batch, "test_step")
         self._set_mode(training=False)
         computation = self._computation.during(max(each.size for each in micro_batches))
@@ -89,6 +103,25 @@ class TorchStepper:
             if len(micro_batches) > 1:
                 return self._runner.run(micro_batches, before, training=False)
             return dict(self.model.test_step(self._put(batch).data()))
+
+    def _run_shared(self, processes: Processes, batch: Batch, micro_batch: int, step: StepName) -> dict[str, Any]:
+        """One batch of which this process does a share."""
+        processes.check_same(batch)
+        self.objective.check_can_cut(step)
+        self.objective.try_losses(batch, self.predict)
+        rollback, training = self._prepare_rollback(batch), step == "train_step"
+        if self._shared is None:
+            self._shared = SharedStep(self.model, self.objective, self._runner, processes, rollback.seeds)
+        if training:
+            self._shared.prepare()
+        self._set_mode(training=training)
+        samples = min(micro_batch, self.samples_per_device(batch.size))
+        gradients = nullcontext() if training else torch.no_grad()
+        with rollback.all_or_nothing() as before, self._computation.during(samples), gradients:
+            rollback.drop_gradients()
+            logs = self._shared.run(batch, micro_batch, before, self._update if training else None)
+            rollback.drop_gradients()
+        return logs
 
     def predict(self, x: Any) -> Any:
         """The model's outputs for some inputs."""

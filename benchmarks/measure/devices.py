@@ -1,0 +1,236 @@
+"""Training on several devices: its cost on CPU devices, estimates for several cards, real out-of-memory on one of two.
+
+    python benchmarks/measure/devices.py overhead --backend jax        # fitroom over the engine used by hand, on CPUs
+    python benchmarks/measure/devices.py estimates                     # JAX: Xception per card for 1, 2, 4, 8 cards
+    python benchmarks/measure/devices.py out-of-memory --backend torch --out FOLDER     # on a card: one of two runs out
+
+Each prints JSON lines; with `--out` they are added to FOLDER/devices.jsonl. `out-of-memory` makes two devices of one
+card: two logical GPUs of TensorFlow with different limits, two Gloo processes of PyTorch with different fractions.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+DEVICES, BATCH, STEPS = 2, 256, 30
+SMALL_MIB, LARGE_MIB = 2500, 12000
+
+
+def main():
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["overhead", "estimates", "out-of-memory", "child"])
+    parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
+    parser.add_argument("--way", default="fitroom", choices=["fitroom", "by hand", "out of memory"])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.what == "child":
+        found = CHILDREN[options.way](options.backend)
+        if os.environ.get("RANK", "0") == "0":
+            print(json.dumps(found), flush=True)
+        return
+    for line in RUNS[options.what](options):
+        text = json.dumps(line | {"machine": platform.machine(), "date": time.strftime("%Y-%m-%d")})
+        print(text, flush=True)
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+            with (options.out / "devices.jsonl").open("a") as file:
+                file.write(text + "\n")
+
+
+def run_overhead(options):
+    """Seconds a step by fitroom and by hand, in turns, each in fresh processes."""
+    seconds: dict[str, list[float]] = {"fitroom": [], "by hand": []}
+    for _ in range(3):
+        for way in seconds:
+            seconds[way].append(_child(options.backend, way)["seconds_per_step"])
+    best = {way: min(values) for way, values in seconds.items()}
+    yield {
+        "what": "overhead",
+        "backend": options.backend,
+        "devices": DEVICES,
+        "batch_size": BATCH,
+        "fitroom_seconds": best["fitroom"],
+        "by_hand_seconds": best["by hand"],
+        "ratio": round(best["fitroom"] / best["by hand"], 3),
+    }
+
+
+def run_estimates(options):
+    """What each of several RTX 3090 holds of Xception with 32 samples each, by XLA's compiler for so many cards."""
+    for devices in (1, 2, 4, 8):
+        command = [sys.executable, "-m", "fitroom", "estimate", "xception", "--backend", "jax", "--gpu", "RTX 3090"]
+        command += ["--batch-size", str(32 * devices), "--devices", str(devices), "--json"]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        sizes = ("peak_bytes", "required_bytes", "device_bytes")
+        yield {
+            "what": "estimate",
+            "devices": devices,
+            "batch_size": 32 * devices,
+            **{name: found[name] for name in sizes},
+        }
+
+
+def run_out_of_memory(options):
+    """A training in which the smaller of two devices of one card runs out of memory."""
+    yield {"what": "out of memory on one of two", "backend": options.backend} | _child(options.backend, "out of memory")
+
+
+RUNS = {"overhead": run_overhead, "estimates": run_estimates, "out-of-memory": run_out_of_memory}
+
+
+def _child(backend, way):
+    command = [sys.executable]
+    if backend == "torch":
+        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={DEVICES}"]
+    command += [__file__, "child", "--backend", backend, "--way", way]
+    settings = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "FITROOM_VOTE_SECONDS": "120"}
+    if way != "out of memory":
+        settings |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+        settings |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}"}
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        sys.exit(f"{way} on {backend} failed:\n{done.stderr[-4000:]}")
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+
+
+def _make_model(units=1024, inputs=256):
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((inputs,))] + [keras.layers.Dense(units, activation="relu") for _ in range(3)]
+    model = keras.Sequential([*layers, keras.layers.Dense(10)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile="auto")
+    return model
+
+
+def _data(samples, inputs=256):
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    return random.normal(size=(samples, inputs)).astype("float32"), random.integers(0, 10, samples)
+
+
+def _timed(train):
+    """Seconds a step of a training of STEPS batches, the first call left out."""
+    train()
+    started = time.perf_counter()
+    train()
+    return {"seconds_per_step": round((time.perf_counter() - started) / STEPS, 6)}
+
+
+def by_fitroom(backend):
+    """The training by fitroom."""
+    _logical_cpus(backend)
+    import fitroom
+
+    model, (x, y) = _make_model(), _data(BATCH * STEPS)
+    with fitroom.devices("all" if backend == "torch" else DEVICES):
+        return _timed(lambda: fitroom.fit(model, x, y, batch_size=BATCH, verbose=0, shuffle=False))
+
+
+def by_hand(backend):
+    """The same training by the engine alone: Keras's own `fit` under it, or PyTorch's usual loop."""
+    _logical_cpus(backend)
+    import keras
+
+    x, y = _data(BATCH * STEPS)
+    if backend == "torch":
+        return _timed(_ddp_loop(x, y))
+    if backend == "jax":
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        model = _make_model()
+    else:
+        import tensorflow as tf
+
+        with tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(DEVICES)]).scope():
+            model = _make_model()
+    return _timed(lambda: model.fit(x, y, batch_size=BATCH, verbose=0, shuffle=False))
+
+
+def _ddp_loop(x, y):
+    """Keras's model in DistributedDataParallel, with a loop as PyTorch's documentation has it."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    model = _make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    loss_of, rank, share = torch.nn.CrossEntropyLoss(), dist.get_rank(), BATCH // DEVICES
+
+    def train():
+        for step in range(STEPS):
+            start = step * BATCH + rank * share
+            inputs, targets = torch.from_numpy(x[start : start + share]), torch.from_numpy(y[start : start + share])
+            optimizer.zero_grad()
+            loss = loss_of(wrapped(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+
+    return train
+
+
+def out_of_memory(backend):
+    """Real: the second device has less memory than its share takes."""
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        limits = [tf.config.LogicalDeviceConfiguration(memory_limit=limit) for limit in (LARGE_MIB, SMALL_MIB)]
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("GPU")[0], limits)
+    if backend == "torch":
+        import torch
+
+        limit = SMALL_MIB if os.environ["RANK"] == "1" else LARGE_MIB
+        torch.cuda.set_per_process_memory_fraction(limit * 2**20 / torch.cuda.get_device_properties(0).total_memory)
+    import keras
+
+    import fitroom
+
+    def train(devices):
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((224, 224, 3))
+        x = inputs
+        for filters in (64, 128, 256):
+            x = keras.layers.Conv2D(filters, 3, strides=2, activation="relu", padding="same")(x)
+        outputs = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x))
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        import numpy as np
+
+        images = np.random.default_rng(0).normal(size=(512, 224, 224, 3)).astype("float32")
+        labels = np.random.default_rng(1).integers(0, 10, 512)
+        with fitroom.devices(devices):
+            return fitroom.fit(model, images, labels, batch_size=512, epochs=3, verbose=0, shuffle=False)
+
+    started = time.perf_counter()
+    history = train("all")
+    told = [event["message"] for event in history.fitroom["events"]]
+    return {
+        "limits_mib": [LARGE_MIB, SMALL_MIB],
+        "seconds": round(time.perf_counter() - started, 1),
+        "out_of_memory": history.fitroom["out_of_memory"],
+        "micro_batch": history.fitroom["micro_batch"],
+        "loss": [round(float(value), 6) for value in history.history["loss"]],
+        "events": told,
+    }
+
+
+def _logical_cpus(backend):
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * DEVICES)
+
+
+CHILDREN = {"fitroom": by_fitroom, "by hand": by_hand, "out of memory": out_of_memory}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A plugin of pytest: `--cpu-seconds 15` prints which files took most CPU time, child processes counted.
+
+Unlike `--durations` it says the same on a busy machine as on a quiet one, and sees what waits beside others.
+"""
+
+import resource
+from collections import Counter
+
+import pytest
+
+COLLECTING = "importing and collecting"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--cpu-seconds",
+        type=int,
+        metavar="N",
+        help="print the N files that took most CPU time, child processes that have ended counted (0: all)",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--cpu-seconds") is not None:
+        config.pluginmanager.register(CpuSeconds(), "cpu-seconds-of-files")
+
+
+class CpuSeconds:
+    """Measures in the process that runs the tests, adds up and prints in the one that reports."""
+
+    def __init__(self):
+        self._last = 0.0
+        self._of_files = Counter()
+        self._of_tests = Counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self):
+        """What came before the first test is no test's."""
+        self._before = self._lap() if self._last == 0.0 else 0.0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        report = yield
+        report.cpu_seconds = self._lap()
+        report.cpu_seconds_before, self._before = self._before, 0.0
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        self._of_files[report.nodeid.split("::")[0]] += report.cpu_seconds
+        self._of_tests[report.nodeid] += report.cpu_seconds
+        self._of_files[COLLECTING] += report.cpu_seconds_before
+
+    def pytest_terminal_summary(self, terminalreporter, config):
+        most = config.getoption("--cpu-seconds") or None
+        for title, seconds in (("tests", self._of_tests), ("files", self._of_files)):
+            terminalreporter.section(f"CPU seconds of {title}, {self._of_files.total():.0f} in all")
+            for name, value in seconds.most_common(most):
+                terminalreporter.line(f"{value:8.1f} {name}")
+
+    def _lap(self):
+        """Seconds since the last time this was asked."""
+        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        now = sum(one.ru_utime + one.ru_stime for one in used)
+        passed, self._last = now - self._last, now
+        return passed
