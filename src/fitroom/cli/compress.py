@@ -1,5 +1,6 @@
 """`fitroom compress`: prunes a trained classifier and fine-tunes it."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import click
 
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_runs
-from fitroom.cli.output import choose_backend_and_say, json_text, open_view, stdout_for_results
+from fitroom.cli.output import choose_backend_and_say, open_view, stdout_for_results
 from fitroom.errors import RunInterrupted
 
 _EPILOG = (
@@ -61,7 +62,7 @@ def command(
             click.echo("to resume: the same command again", err=True)
             raise
     if as_json:
-        click.echo(json_text({"event": "compressed"} | found.to_dict()))
+        click.echo(json.dumps({"event": "compressed"} | found.to_dict()))
     else:
         _print(found)
 
