@@ -77,9 +77,16 @@ def model():
 
 
 def test_a_batch_that_fits_is_left_as_it_is(model):
-    plan = planner(4096 * MIB, model).plan()
+    plan = planner(4096 * MIB, model, keep=frozenset({"kernels"})).plan()
     assert (plan.micro_batch, plan.recipe.remat, plan.changes) == (64, "none", ())
     assert "whole batch of 64 fits" in plan.why
+
+
+@pytest.mark.backends("torch")
+def test_fused_kernels_are_taken_where_they_serve_the_model_and_said_to_change_rounding(model):
+    plan = planner(4096 * MIB, model).plan()
+    assert plan.recipe.kernels == "fused"
+    assert [(change.knob, change.effect) for change in plan.changes] == [("kernels", "rounding")]
 
 
 def test_what_is_chosen_was_estimated_and_fits_with_the_reserve(model):
@@ -366,7 +373,7 @@ def test_a_model_without_a_graph_is_planned_by_its_estimates_alone():
 
 def test_every_card_gets_an_answer_without_an_estimate_each():
     scripted_cards = [find_card(name) for name in ("RTX 3060", "T4", "H200")]
-    question = PlanRequest(model=small_net(), batch_size=64, precision="auto")
+    question = PlanRequest(model=small_net(), batch_size=64, precision="auto", keep=frozenset({"kernels"}))
     found = plan_for_cards(question, scripted_cards)
     assert [one.card.name for one in found] == ["RTX 3060", "T4", "H200"]
     assert all(one.option is not None for one in found)
