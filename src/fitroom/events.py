@@ -34,6 +34,10 @@ def listening(on_event: OnEvent) -> Iterator[None]:
         _listeners.reset(token)
 
 
+ALL_SAVED = "all whole batches are saved"
+"""Said by the process that writes the last checkpoint after another one died; whoever started them looks for it."""
+
+
 class EventKind:
     """The kinds of events. The logs of runs and `--json` have these texts, so that none is ever changed."""
 

@@ -35,7 +35,7 @@ def run_python(*arguments, backend, folder):
         "OMP_NUM_THREADS": "1",
     }
     command = map(str, arguments)
-    done = run_forked(*command, backend=backend, with_tensorflow=backend == "torch", cwd=folder, env=environment)
+    done = run_forked(*command, backend=backend, with_tensorflow=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

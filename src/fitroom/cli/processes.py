@@ -18,6 +18,7 @@ from fitroom.cards.nvml import all_gpus, live_gpus
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.environment import DEVICES, LAUNCHED, LOGS, SEED, VISIBLE
 from fitroom.errors import InputError
+from fitroom.events import ALL_SAVED
 
 _MOST_ON_CPU = 16
 _LINES_SHOWN = 15
@@ -115,6 +116,10 @@ def _report_failure(error: Any, devices: Sequence[str], folder: Path) -> int:
     if rank and log.is_file():
         for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]:
             click.echo(f"  [{devices[rank]}] {line}", err=True)
+    for other in sorted(folder.glob("*.log")):  # any of those that are left may have written the last checkpoint
+        for line in other.read_text(errors="replace").splitlines():
+            if ALL_SAVED in line:
+                click.echo(line, err=True)
     if code < 0:
         fewer = len(devices) - 1
         click.echo(

@@ -81,7 +81,7 @@ class Variant:
 
 def _format_value(knob: str, value: object) -> str:
     if knob == "kernels":
-        return str(value or "keras")
+        return "fused kernels" if value == "fused" else "Keras's kernels"
     if knob == "frozen_layers" and value:
         return f"the first {value} frozen"
     return {None: "the model's own", True: "jit", False: "no jit"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]

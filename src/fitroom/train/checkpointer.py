@@ -12,7 +12,7 @@ import numpy as np
 
 from fitroom.distribution.current import current_distribution
 from fitroom.errors import InputError, OutOfMemoryError, RunInterrupted
-from fitroom.events import EventKind, Events
+from fitroom.events import ALL_SAVED, EventKind, Events
 from fitroom.files.durable import load_weights
 from fitroom.files.field_types import check_fields
 from fitroom.files.values import decode, encode
@@ -249,7 +249,7 @@ class RunCheckpointer(Checkpointer):
         self._take(*self._latest, as_follower=True)
         if self.writer.flush():
             where = self.follows or self.folder.path
-            self._tell(EventKind.INTERRUPTED, f"a process is gone; all whole batches are saved in {where}.")
+            self._tell(EventKind.INTERRUPTED, f"a process is gone; {ALL_SAVED} in {where}.")
 
     def on_out_of_memory(self, error: OutOfMemoryError) -> None:
         """Record the micro-batch that a fresh process is to start with, where the error names one."""

@@ -51,8 +51,7 @@ class MicroBatchRunner:
         """Add up gradients, losses and statistics of some micro-batches of a batch of `num_samples`."""
         differentiated = training and bool(self._model.trainable_weights)
         statistics = AveragedStatistics(before)
-        device = keras.ops.empty(()).device  # where Keras computes
-        losses = torch.zeros(1 + self._objective.num_losses, device=device)
+        losses: Any = None
         logs: dict[str, Any] = {}
         for micro_batch, row in zip(micro_batches, shares.tolist(), strict=True):
             statistics.begin_micro_batch()
@@ -63,7 +62,10 @@ class MicroBatchRunner:
             statistics.end_micro_batch(share)
             # Keras's structures of tensors refer to themselves: what they hold of this one is in the next one's way.
             gc.collect(_YOUNG)
-            losses += torch.stack([added, *of_losses])
+            found = torch.stack([added, *of_losses])
+            losses = found if losses is None else losses + found
+        if losses is None:  # a process without a share
+            losses = torch.zeros(1 + self._objective.num_losses, device=keras.ops.empty(()).device)
         return LocalSums(losses=losses, statistics=statistics, logs=logs)
 
     def _run_one(
