@@ -147,6 +147,7 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         model = prepare_for_five(kind, load(arguments, name, seed, kind="three"))
         train(model, data, tuned, rate=1e-3)
     model.save(place)
+    keras.models.load_model(place, compile=False).save(place)  # without the optimizer, adapters merged
     images, labels = data["validation"]
     if kind == "three":
         chosen = np.isin(labels, THREE)
@@ -278,6 +279,9 @@ def measure_int8(arguments: Any) -> dict[str, Any]:
         for format_name in ("litert", "onnx"):
             for seed in SEEDS[: arguments.seeds]:
                 place = arguments.work / f"plain-{name}-{seed}.keras"
+                if not place.exists():
+                    print(f"there is no {place}: run plain:{name} first", file=sys.stderr)
+                    continue
                 model = keras.models.load_model(place, compile=False)
                 expected = model.predict(images, batch_size=BATCH, verbose=0).argmax(axis=1)
                 exported = export_model(place, format_name, int8=True, images=arguments.folder)
