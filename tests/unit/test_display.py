@@ -16,7 +16,7 @@ from sample_plans import sample_plan
 
 PACKAGE = Path(fitroom.__file__).parent
 REPORT = PACKAGE / "report"
-MAY_IMPORT_REPORT = ("report/", "cli/", "classify/", "display.py")
+MAY_IMPORT_REPORT = ("report/", "cli/", "classify/", "lean/", "display.py")
 MAY_MAKE_MARKUP = {"shared/templates.py", "estimate/page.py"}
 
 
