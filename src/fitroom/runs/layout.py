@@ -6,8 +6,8 @@ Written by every training with a `run_dir`:
     plan.json       the plan that it carries out, if there is one
     history.json    the metrics of each epoch so far
     log.jsonl       events, one a line, each of a kind of `fitroom.events.EventKind`: out of memory, earlier_models,
-                    batch statistics, device, devices, plan, jit, run folder, resuming, resumed, callbacks, interrupted, failed,
-                    finished, checkpoint not written, checkpoint damaged, checkpoint missing, model damaged, model not
+                    batch statistics, device, devices, plan, jit, run folder, resuming, resumed, callbacks, interrupted,
+                    failed, finished, checkpoint not written, checkpoint damaged, checkpoint missing, model damaged, model not
                     written, picture went bad, loss not finite
     checkpoints/    the last two
     model.keras     the finished model, which plain Keras loads
