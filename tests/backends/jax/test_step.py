@@ -333,7 +333,7 @@ def test_a_batch_that_runs_out_of_memory_on_its_way_stays_on_the_host(monkeypatc
     for batch in (first, second):
         stepper.prefetch(batch)
     stepper._transfer.take(first)
-    monkeypatch.setattr(stepper._transfer, "_put", lambda batch: raise_at_the_call(None, None, None))
+    monkeypatch.setattr(stepper._transfer, "put", lambda batch: raise_at_the_call(None, None, None))
     stepper._transfer.prefetch_next(0)
     assert stepper._transfer._prefetched is None
 
