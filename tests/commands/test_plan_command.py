@@ -134,7 +134,7 @@ def test_every_card_of_the_catalogue_is_answered_for(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--keep", "precison"], ["precison", "'precision'", "precision, remat, micro-batch, jit"]),
+        (["--keep", "precison"], ["precison", "'precision'", "precision, kernels, remat, micro-batch, jit"]),
         (["--allow", "image-size,colour"], ["colour", "known are: image-size, optimizer, frozen-layers"]),
         (["--precision", "mixed_float61"], ["Unknown precision", "known are: auto, float32"]),
         (["--gpu", "RTX 3600"], ["Unknown GPU", "RTX 3060"]),

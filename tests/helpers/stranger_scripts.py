@@ -32,6 +32,9 @@ class Script:
     uncut: str | None = None
     """Why its batches cannot be cut, in words of the error; None: they can, and served it survives the limit."""
 
+    needs_tensorflow: bool = True
+    """Whether Keras may use it on other backends, too, as layers that prepare data do."""
+
     unordered: tuple[str, ...] = ()
     """Backends on which Keras itself gives the batches in another order, so that losses cannot be compared."""
 
@@ -55,7 +58,7 @@ OWN_LOSS = "the model brings its own `compute_loss`"
 SCRIPTS = (
     Script(name="own_train_step", kind="own train_step, one optimizer", limit_mb=40, uncut=OWN_STEP),
     Script(name="gan", kind="GAN, two optimizers", backends=("tensorflow", "torch"), limit_mb=32, uncut=OWN_STEP),
-    Script(name="vae", kind="variational autoencoder, no y", limit_mb=40, uncut=OWN_STEP),
+    Script(name="vae", kind="variational autoencoder, no y", limit_mb=40, uncut=OWN_STEP, needs_tensorflow=False),
     Script(name="segmentation", kind="U-Net, a class per pixel, PyDataset", limit_mb=70),
     Script(name="distillation", kind="teacher and student, own compute_loss", limit_mb=45, uncut=OWN_LOSS),
     Script(name="text_transformer", kind="transformer with a mask", limit_mb=25),
@@ -94,7 +97,7 @@ def run_script(script: Script, backend: str, *, served: bool, limit_mb: int | No
     environment = limited(limit_mb) if limit_mb else os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     environment |= {"KERAS_BACKEND": backend, **quiet}
-    if backend != "tensorflow" and script.name != "image_folder":  # Keras reads folders of images by tf.data
+    if backend != "tensorflow" and not script.needs_tensorflow:
         environment = hide_tensorflow(environment)
     command = [sys.executable, *(["-m", "fitroom", "run"] if served else []), str(script.path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
