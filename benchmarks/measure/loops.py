@@ -1,12 +1,13 @@
-"""Memory of a loop that builds and trains a new model in each round: plain, with the usual advice, with `fresh()`.
+"""Memory of a loop that builds and trains a model in each round: plain, by the usual advice, `fresh()`, `trials`.
 
     python benchmarks/measure/loops.py                                    # 100 rounds of a small net, each backend
     python benchmarks/measure/loops.py --model xception96 --rounds 20 --jobs 9 --seconds 330 --out loops.jsonl  # a card
     python benchmarks/measure/loops.py --backends torch --ways fresh --rounds 20
 
 Each backend and way is a process of its own. After each round the bytes in use on the device and on the host's heap are
-read, and the process's size. A way is flat where, from round 5 on, the 95 % interval of the growth of both device and
-process contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl for
+read, and the process's size. With `trials`, where a round is a process, these are its device's bytes, the heap of the
+loop's process, and the sizes of both. A way is flat where, from round 5 on, the 95 % interval of the growth of both
+device and process contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl for
 each process.
 """
 
@@ -54,14 +55,16 @@ def run_fresh(one_round: Callable[[], None]) -> None:
 
 
 WAYS: dict[str, Callable[[Callable[[], None]], None]] = {"plain": run_plain, "advice": run_advice, "fresh": run_fresh}
-"""How a round is carried out, by name. A further way is a further line."""
+"""How a round is carried out in the process of the loop, by name."""
+TRIALS = "trials"
+"""The way of which each round is a process of its own, one trial of `fitroom.trials`."""
 
 
 def main() -> None:
     """Measure each backend and way, and append the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backends", default=",".join(BACKENDS))
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--ways", default=",".join([*WAYS, TRIALS]))
     parser.add_argument("--model", choices=MODELS, default="dense")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="a process starts no round after these")
@@ -70,7 +73,8 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure(options.child, options.model, options.rounds, options.seconds)))
+        measure_way = measure_trials if options.child == TRIALS else measure
+        print(json.dumps(measure_way(options.child, options.model, options.rounds, options.seconds)))
         return
     wanted = [(backend, way) for backend in options.backends.split(",") for way in options.ways.split(",")]
     with tempfile.TemporaryDirectory() as programs, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -143,23 +147,12 @@ MODELS = {"dense": make_dense, "xception96": make_xception96}
 
 def measure(way: str, model: str, rounds: int, seconds: float) -> dict[str, Any]:
     """Carry out the rounds in this process, and return the readings and what they say."""
-    import keras
-
     from fitroom.backends.choose import current_backend
-    from fitroom.loops.host import read_host
 
     one_round, run, backend = MODELS[model](), WAYS[way], current_backend()
     device = backend.devices()[0]
-    readings: dict[str, list[int]] = {"device": [], "heap": [], "process": []}
-    peaks = {"device": 0, "heap": 0, "process": 0}
+    readings, peaks = no_readings()
     start = time.monotonic()
-
-    def read() -> dict[str, int]:
-        in_use = backend.read_memory(device).in_use_bytes
-        if in_use is None:
-            in_use = sum(size for _, size in backend.live_arrays())
-        host = read_host()
-        return {"device": in_use, "heap": host.heap_bytes or 0, "process": host.resident_bytes}
 
     def watched_round() -> None:
         one_round()
@@ -173,20 +166,79 @@ def measure(way: str, model: str, rounds: int, seconds: float) -> dict[str, Any]
         for name, value in read().items():
             readings[name].append(value)
     peaks["device"] = backend.read_memory(device).peak_bytes or peaks["device"]
+    return record_of(way, model, device.description or device.name, time.monotonic() - start, readings, peaks)
+
+
+def measure_trials(way: str, model: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """Carry out each round as a trial of `fitroom.trials`; the table of all of them is in one folder."""
+    import fitroom
+    from fitroom.loops.host import read_host
+
+    readings, peaks = no_readings()
+    start = time.monotonic()
+    name = "unknown"
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(rounds):
+            if time.monotonic() - start > seconds:
+                break
+            settings = [{"model": model, "number": earlier} for earlier in range(number + 1)]
+            row = fitroom.trials(run_trial, settings, Path(folder, "trials"))[number]
+            if row.result is None:
+                raise RuntimeError(f"round {number} as a trial: {row.state}: {row.error}")
+            host, name = read_host(), row.result.pop("name")
+            sizes = row.result | {"heap": host.heap_bytes or 0}
+            sizes["process"] += host.resident_bytes
+            for kind, value in sizes.items():
+                readings[kind].append(value)
+                peaks[kind] = max(peaks[kind], value)
+    return record_of(way, model, name, time.monotonic() - start, readings, peaks)
+
+
+def run_trial(model: str, number: int) -> dict[str, Any]:
+    """One round in the process of a trial: what its device and its process hold at the end."""
+    from fitroom.backends.choose import current_backend
+
+    MODELS[model]()()
+    device = current_backend().devices()[0]
+    return read() | {"name": device.description or device.name}
+
+
+def no_readings() -> tuple[dict[str, list[int]], dict[str, int]]:
+    """No readings yet, and no largest ones, of each kind of memory."""
+    kinds = ("device", "heap", "process")
+    return {kind: [] for kind in kinds}, dict.fromkeys(kinds, 0)
+
+
+def read() -> dict[str, int]:
+    """The bytes in use on the device and on the heap, and the size of this process."""
+    from fitroom.backends.choose import current_backend
+    from fitroom.loops.host import read_host
+
+    backend = current_backend()
+    in_use = backend.read_memory(backend.devices()[0]).in_use_bytes
+    if in_use is None:
+        in_use = sum(size for _, size in backend.live_arrays())
+    host = read_host()
+    return {"device": in_use, "heap": host.heap_bytes or 0, "process": host.resident_bytes}
+
+
+def record_of(
+    way: str, model: str, device: str, seconds: float, readings: dict[str, list[int]], peaks: dict[str, int]
+) -> dict[str, Any]:
+    """What is kept of one backend and way: the readings, how they grew, on what."""
+    backend = os.environ["KERAS_BACKEND"]
     judged: dict[str, Any] = {name: judge(values, peaks[name]) for name, values in readings.items()}
     return {
-        "backend": keras.backend.backend(),
+        "backend": backend,
         "way": way,
         "model": model,
-        "device_name": device.description or device.name,
+        "device_name": device,
         "rounds": len(readings["device"]),
-        "seconds": round(time.monotonic() - start, 1),
+        "seconds": round(seconds, 1),
         **judged,
         "flat": None if None in judged.values() else all(judged[name]["flat"] for name in ("device", "process")),
         "readings": readings,
-        "versions": {
-            name: importlib.metadata.version(name) for name in ("keras", keras.backend.backend()) if _is_installed(name)
-        }
+        "versions": {name: importlib.metadata.version(name) for name in ("keras", backend) if _is_installed(name)}
         | {"python": sys.version.split()[0]},
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
     }

@@ -1,5 +1,7 @@
 """Fused kernels compute what Keras computes, up to rounding, and leave the model as it was."""
 
+from contextlib import nullcontext
+
 import keras
 import numpy as np
 import pytest
@@ -91,6 +93,69 @@ def test_a_served_layer_gives_outputs_gradients_and_statistics_of_keras(name):
         assert len(plain) == len(fused)
         for one, other in zip(plain, fused, strict=True):
             np.testing.assert_allclose(other, one, rtol=2e-5, atol=2e-5)
+
+
+RECURRENT = {
+    "lstm": lambda: layers.LSTM(5),
+    "lstm sequences": lambda: layers.LSTM(5, return_sequences=True),
+    "lstm backwards": lambda: layers.LSTM(5, return_sequences=True, go_backwards=True),
+    "lstm zeros": lambda: layers.LSTM(5, return_sequences=True, zero_output_for_mask=True),
+    "lstm last zeros": lambda: layers.LSTM(5, zero_output_for_mask=True),
+    "lstm dropout": lambda: layers.LSTM(5, dropout=0.4, seed=2),
+    "lstm state, left to Keras": lambda: layers.LSTM(5, return_state=True),
+    "gru": lambda: layers.GRU(5, return_sequences=True),
+    "gru state": lambda: layers.GRU(5, return_state=True),
+    "gru backwards": lambda: layers.GRU(5, go_backwards=True),
+    "bidirectional": lambda: layers.Bidirectional(layers.LSTM(5, return_sequences=True)),
+    "bidirectional last": lambda: layers.Bidirectional(layers.GRU(5), merge_mode="sum"),
+}
+MASK = np.array(
+    [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [0, 1, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]], bool
+)
+
+
+@pytest.mark.parametrize("starts_with", ["zeros", "a state"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_layer_with_any_mask_gives_outputs_and_gradients_of_keras(name, starts_with):
+    x = np.random.default_rng(0).normal(size=(*MASK.shape, 4)).astype("float32")
+    found = {}
+    for kernels in ("keras", "fused"):
+        keras.utils.set_random_seed(3)
+        layer = RECURRENT[name]()
+        layer.build((None, None, 4))
+        parts = [layer.forward_layer, layer.backward_layer] if hasattr(layer, "forward_layer") else [layer]
+        states = sum(2 if isinstance(part, layers.LSTM) else 1 for part in parts)
+        state = None if starts_with == "zeros" else [torch.linspace(-1, 1, 25).reshape(5, 5)] * states
+        model = keras.Sequential([layer])
+        before = layer.get_config()
+        tensor = torch.tensor(x, requires_grad=True)
+        with FusedKernels(model).during() if kernels == "fused" else nullcontext():
+            outputs = layer(tensor, mask=torch.tensor(MASK), initial_state=state, training=True)
+        assert layer.get_config() == before
+        outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+        torch.cat(
+            [(each * torch.linspace(0.5, 1.5, each.numel()).view_as(each)).ravel() for each in outputs]
+        ).sum().backward()
+        found[kernels] = [*outputs, tensor.grad, *(variable.value.grad for variable in layer.trainable_variables)]
+    for one, other in zip(*found.values(), strict=True):
+        np.testing.assert_allclose(other.detach(), one.detach(), rtol=2e-5, atol=2e-5)
+
+
+def test_recurrent_layers_that_the_kernels_do_not_compute_say_why():
+    made = [
+        layers.LSTM(3, activation="relu"),
+        layers.LSTM(3, recurrent_dropout=0.1),
+        layers.GRU(3, reset_after=False),
+        layers.GRU(3, use_cudnn=False),
+    ]
+    x = keras.Input((5, 3))
+    reasons = [each.why_not for layer in made for each in find_served(keras.Model(x, layer(x)))]
+    assert reasons == [
+        "activations other than tanh and sigmoid",
+        "recurrent dropout",
+        "reset_after=False",
+        "use_cudnn=False",
+    ]
 
 
 @pytest.mark.parametrize("name", ["conv", "separable", "batch norm", "group norm", "max pool"])

@@ -14,11 +14,12 @@ from fitroom.backends.torch.kernels.fused_call import FusedCall
 from fitroom.backends.torch.kernels.normalization import NORMALIZATIONS
 from fitroom.backends.torch.kernels.plain import PLAIN_LAYERS
 from fitroom.backends.torch.kernels.pooling import POOLINGS
+from fitroom.backends.torch.kernels.recurrent import RECURRENT
 from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.segmented_call import DirectCall
 from fitroom.remat.graph import Call
 
-_FUSED: dict[type, type[FusedCall]] = CONVOLUTIONS | NORMALIZATIONS | POOLINGS
+_FUSED: dict[type, type[FusedCall]] = CONVOLUTIONS | NORMALIZATIONS | POOLINGS | RECURRENT
 
 
 @dataclass(frozen=True, kw_only=True)
