@@ -7,8 +7,8 @@
 Each backend and way is a process of its own. After each round the bytes in use on the device and on the host's heap are
 read, and the process's size. With `trials`, where a round is a process, these are its device's bytes, the heap of the
 loop's process, and the sizes of both. A way is flat where, from round 5 on, the 95 % interval of the growth of both
-device and process contains 0 and its upper end is under 0.1 % of the most that a round had. One line of results/loops.jsonl for
-each process.
+device and process contains 0 and its upper end is under 0.1 % of the most that a round had. Each process writes a
+line of results/loops.jsonl.
 """
 
 import argparse
