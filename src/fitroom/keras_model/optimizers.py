@@ -9,6 +9,14 @@ from typing import Any
 from fitroom.errors import UnknownNameError
 from fitroom.keras_model.private import exported_names, learning_rate_setting
 
+SLOTS = (
+    dict.fromkeys(("adafactor", "sgd"), 0)
+    | dict.fromkeys(("adagrad", "lion", "muon", "rmsprop"), 1)
+    | dict.fromkeys(("adadelta", "adam", "adamax", "adamw", "ftrl", "nadam"), 2)
+)
+"""Numbers that an optimizer of that name keeps for each weight by default; Adafactor keeps a row and a column of each
+matrix. For orders of candidates and interpolation: an estimate creates the real optimizer."""
+
 
 def optimizer_class(name: str) -> Any:
     """The optimizer class of that name, in upper or lower case."""

@@ -11,6 +11,7 @@ from fitroom.estimating.estimate import estimate
 from fitroom.keras_model.freezing import freeze_temporarily
 from fitroom.keras_model.input_batch import symbolic_calls
 from fitroom.keras_model.layers import can_be_jitted, precision_of
+from fitroom.keras_model.optimizers import SLOTS
 from fitroom.lean.variants import RISKS, Variant, find_variants
 from fitroom.memory.estimate import Estimate
 from fitroom.planning.roofline.step_time import StepTime
@@ -20,8 +21,6 @@ MOST_ESTIMATES = 8
 """The model as it is, and seven changes; the others are interpolated."""
 
 _FLOAT_BYTES = 4
-_SLOTS = {"adam": 2, "adamw": 2, "lion": 1, "sgd": 0, "adafactor": 0}
-"""Copies of the weights that an optimizer keeps; Adafactor keeps a row and a column of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +218,7 @@ def _count_state(model: Any, optimizer: str, variant: Variant | None = None) -> 
     if variant is not None and variant.recipe.frozen_layers:
         trained //= 2
     everything = sum(_size(weight.shape) for weight in model.weights)
-    return _FLOAT_BYTES * (everything + trained * (1 + _SLOTS.get(optimizer, 2)))
+    return _FLOAT_BYTES * (everything + trained * (1 + SLOTS.get(optimizer, 2)))
 
 
 def _size(shape: Any) -> int:

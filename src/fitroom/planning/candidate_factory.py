@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fitroom.batch import micro_batch_sizes
+from fitroom.keras_model.optimizers import SLOTS
 from fitroom.keras_model.recompute import resident_bytes
 from fitroom.planning.candidates import Candidate
 from fitroom.planning.remat_choices import RematChoices
@@ -17,9 +18,6 @@ SecondsOfStep = Callable[..., float]
 
 _UNKNOWN_BYTES_A_SAMPLE = 2**20
 """For a model whose layers form no graph: any number serves until the first estimate."""
-
-_SLOTS = {"adafactor": 0, "lion": 1, "sgd": 0}
-"""How many numbers an optimizer keeps for each weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +104,8 @@ class CandidateFactory:
     def _fixed_bytes(self, micro_batch: int) -> int:
         """What is allocated through the whole step; with several micro-batches, also the sum of their gradients."""
         found = self.resident_bytes
-        if self.variant.optimizer in _SLOTS:  # in place of Adam's two, which is what the model is taken to have
-            found += (_SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
+        if self.variant.optimizer in SLOTS:  # in place of Adam's two, which is what the model is taken to have
+            found += (SLOTS[self.variant.optimizer] - 2) * self.weights_bytes
         return max(found, self.weights_bytes) + (self.weights_bytes if micro_batch < self.batch_size else 0)
 
     def _predict_seconds(self, micro_batch: int, segmentation: Segmentation | None) -> float:

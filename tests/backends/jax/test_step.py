@@ -20,7 +20,7 @@ from keras import layers
 import fitroom
 from fitroom import ModelError, Recipe
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
-from fitroom.backends.jax.trace.estimate import UNFORESEEN_SHARE
+from fitroom.backends.jax.trace.estimate import MARGIN_SHARE
 from fitroom.backends.jax.trace.step import training_step
 from fitroom.backends.jax.train import room, transfer
 from fitroom.backends.jax.train.programs import keep_programs
@@ -638,7 +638,7 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
         assert batch_bytes <= each.by_kind["input"] < 1.1 * batch_bytes
     for micro_batch, further in {96: 3, 48: 2, 16: 2}.items():  # whole it may be Keras's step, which leaves a gap
         each = found[micro_batch]
-        unforeseen_bytes = int(UNFORESEEN_SHARE * each.peak_bytes)
+        unforeseen_bytes = int(MARGIN_SHARE * each.peak_bytes)
         assert each.required_bytes - each.peak_bytes == further * batch_bytes + unforeseen_bytes
     activations = {micro_batch: max(each.timeline.usage_bytes_of("activations")) for micro_batch, each in found.items()}
     assert activations[16] < 0.5 * activations[48]
@@ -650,7 +650,7 @@ def test_slots_of_an_optimizer_come_to_lie_behind_the_first_batches_and_leave_a_
     model = convolutions()
     model.compile(optimizer, "sparse_categorical_crossentropy")
     found = fitroom.estimate(model, 96, gpu="T4")
-    beside_bytes = found.required_bytes - found.peak_bytes - int(UNFORESEEN_SHARE * found.peak_bytes)
+    beside_bytes = found.required_bytes - found.peak_bytes - int(MARGIN_SHARE * found.peak_bytes)
     assert beside_bytes == further * 96 * (24 * 24 * 3 * 4 + 4)
 
 

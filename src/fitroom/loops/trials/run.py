@@ -21,7 +21,8 @@ from fitroom.loops.trials.room import Room, Seat
 from fitroom.loops.trials.table import OUT_OF_MEMORY, Trial, Trials
 
 Again = Literal["failed", "all"]
-_ATTEMPTS = 2
+_MOST_ATTEMPTS = 2
+"""How often a trial that runs out of memory is tried, the first time included; from the second on alone."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 """How often it is looked whether memory of the host became free, while no trial ends."""
 
@@ -162,8 +163,8 @@ class _Loop:
             self._changed.clear()
             for one, ended in self._collect():
                 next_look = 0.0
-                if ended.state in OUT_OF_MEMORY and one.attempt < _ATTEMPTS:
-                    progress.say(f"trial {one.number} ran {ended.state}; it is tried once more, alone")
+                if ended.state in OUT_OF_MEMORY and one.attempt < _MOST_ATTEMPTS:
+                    progress.say(f"trial {one.number} ran {ended.state}; it is tried again, alone")
                     attempts[one.number] += 1
                     waiting.append(one.number)  # behind the others, which then need not wait for it
                 else:

@@ -16,6 +16,7 @@ that it was not started. pruned: a tuner stopped it."""
 
 STATES: tuple[str, ...] = get_args(State)
 OUT_OF_MEMORY = ("out of memory", "out of host memory")
+"""The states after which a trial is tried once more, alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

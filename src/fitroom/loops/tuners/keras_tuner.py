@@ -8,9 +8,9 @@ from typing import Any
 
 from fitroom.budget import Budget
 from fitroom.errors import InputError, MissingExtraError
-from fitroom.loops.trials.attempts import Attempts
 from fitroom.loops.trials.predictions import Size
 from fitroom.loops.trials.process import Ended, pickle_function
+from fitroom.loops.tuners.tuner_trials import TunerTrials
 
 _log = logging.getLogger("fitroom")
 
@@ -60,7 +60,7 @@ def isolate_tuner(
             f"`tuner_class` must be a tuner class, such as keras_tuner.RandomSearch. Received: {tuner_class!r}.",
             hint="give the class, and make the tuner with what this function returns",
         )
-    attempts = Attempts(
+    attempts = TunerTrials(
         device_bytes=device_bytes,
         budget=budget,
         host_bytes=host_bytes,

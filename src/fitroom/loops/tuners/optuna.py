@@ -9,10 +9,10 @@ from typing import Any
 
 from fitroom.budget import Budget
 from fitroom.errors import MissingExtraError
-from fitroom.loops.trials.attempts import Attempts
 from fitroom.loops.trials.plain import convert_to_plain
 from fitroom.loops.trials.predictions import Size
 from fitroom.loops.trials.process import pickle_function
+from fitroom.loops.tuners.tuner_trials import TunerTrials
 
 _SUGGESTIONS = ("float", "int", "categorical", "uniform", "loguniform", "discrete_uniform")
 _METHODS = frozenset(
@@ -61,7 +61,7 @@ def isolate_objective(
         raise MissingExtraError("Running an Optuna study", package="optuna", extra="tuners") from error
 
     pickled = pickle_function(_InChild(objective), "objective", inner=objective)
-    attempts = Attempts(
+    attempts = TunerTrials(
         device_bytes=device_bytes,
         budget=budget,
         host_bytes=host_bytes,
@@ -76,7 +76,7 @@ def isolate_objective(
     return run_in_process
 
 
-def _run_trial(trial: Any, objective: bytes, attempts: Attempts, log: Path) -> Any:
+def _run_trial(trial: Any, objective: bytes, attempts: TunerTrials, log: Path) -> Any:
     """Carry out one trial, and tell Optuna what came of it."""
     import optuna
 

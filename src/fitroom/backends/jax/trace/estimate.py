@@ -28,7 +28,7 @@ GAPS_OF_KERAS = 1
 slots, which come to lie behind them, and small arrays settle in one of the places that the two leave. On an H200 a step
 of MobileNetV3Large ran out of memory for it."""
 
-UNFORESEEN_SHARE = 0.02
+MARGIN_SHARE = 0.02
 """A share of the peak for what only the card decides, such as workspaces of the kernels it chooses, and gaps between
 arrays, as XLA takes all its memory in one piece. Of 29 peaks of the benchmark one was further off. Without it one step
 of 29 ran out of memory, for 0.2 % of its peak."""
@@ -65,7 +65,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     peak_bytes = found.timeline.peak_bytes
     return TracedStep(
         timeline=found.timeline,
-        required_bytes=peak_bytes + int(UNFORESEEN_SHARE * peak_bytes) + further_bytes,
+        required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
         limit_bytes=limit_bytes,
         method=found.method,
         typical_error=found.typical_error,

@@ -20,16 +20,17 @@ from fitroom.memory.timeline import Buffer, Timeline
 TYPICAL_ERROR = 0.0005
 """The median error of the held-out cases in benchmarks/results/predicted.jsonl."""
 
-SAFETY = 0.03
-"""Added to the smallest limit that the model of the allocator finds: Python may collect later than counted on."""
+MARGIN_SHARE = 0.03
+"""A share of the smallest limit that the model of the allocator finds, for what only the card decides, and for Python,
+which may collect garbage later than counted on."""
 
 _MORE_STEPS = 2
 """How many further steps are followed with micro-batches or recomputing: memory fragments step by step, the more so
 where micro-batches differ in size."""
 
-_PROCESSES = 4
-"""How many processes are followed, as Python collects garbage at other times in each. Keras's own steps all ran without
-that; a step of three micro-batches that recomputes ran out of memory on the card in its third batch."""
+_COLLECTION_ORDERS = 4
+"""How many orders of garbage collection are replayed: each process collects at other times. Keras's own steps all ran
+without that; a step of three micro-batches that recomputes ran out of memory on the card in its third batch."""
 
 SEGMENT_BYTES = 2 * 1024**2
 """The least that the allocator takes from the card."""
@@ -54,7 +55,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         smallest_bytes = _in_the_long_run(requests, steps.last_event, smallest_bytes)
     traced = TracedStep(
         timeline=timeline,
-        required_bytes=smallest_bytes + max(int(SAFETY * smallest_bytes), SEGMENT_BYTES),
+        required_bytes=smallest_bytes + max(int(MARGIN_SHARE * smallest_bytes), SEGMENT_BYTES),
         limit_bytes=limit_bytes,
         method="traced",
         typical_error=TYPICAL_ERROR,
@@ -68,7 +69,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 def _in_the_long_run(requests: Requests, last_step: int, limit_bytes: int) -> int:
     """A limit that holds some steps more than were recorded, in a few processes."""
     requests = requests.extend(last_step, _MORE_STEPS)
-    others = (requests.with_late_collections(seed) for seed in range(_PROCESSES))
+    others = (requests.with_late_collections(seed) for seed in range(_COLLECTION_ORDERS))
     return limit_for_all_bytes([requests, *others], limit_bytes)
 
 

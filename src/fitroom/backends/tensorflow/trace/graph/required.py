@@ -13,12 +13,12 @@ from fitroom.memory.allocators.best_fit import DoesNotFitError
 _FACTORS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as multiples of the peak."""
 
-_PROCESSES = 5
-"""How memory falls into pieces differs from process to process: the limit must hold five of them."""
+_ALLOCATION_ORDERS = 5
+"""How many orders of requests are replayed: how memory falls into pieces differs from process to process."""
 
-_MARGIN = 1.06
-"""What a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and with 3 % three
-steps ran out of memory on the card that no replay lets run out."""
+MARGIN_SHARE = 0.06
+"""A share of the peak: what a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and
+with 3 % three steps ran out of memory on the card that no replay lets run out."""
 
 
 _SMALL_BYTES = 2**20
@@ -34,12 +34,12 @@ def required_bytes(
     """
     peak_bytes = usual.peak_bytes
     factors = list(_FACTORS)
-    for seed in range(_PROCESSES):
+    for seed in range(_ALLOCATION_ORDERS):
         while len(factors) > 1 and not _runs(
             program, residents, scratch, int(peak_bytes * factors[0]), branch=branch, seed=seed
         ):
             del factors[0]
-    return int(peak_bytes * factors[0] * _MARGIN) + lost_bytes(usual)
+    return int(peak_bytes * factors[0] * (1 + MARGIN_SHARE)) + lost_bytes(usual)
 
 
 def lost_bytes(usual: ReplayedStep) -> int:

@@ -17,8 +17,8 @@ from fitroom.memory.allocators.best_fit import BestFitAllocator, DoesNotFitError
 
 _PRECISION_BYTES = 2**20
 
-UNFORESEEN_BYTES = 256 * 2**20
-UNFORESEEN_SHARE = 0.03
+MARGIN_BYTES = 256 * 2**20
+MARGIN_SHARE = 0.03
 """What only the card decides upon, such as workspaces. A guess on the safe side: on an H200 Xception ran with 32 MiB to
 spare, and three steps of 0.6 to 1.2 GB did not."""
 
@@ -30,7 +30,7 @@ def required_bytes(step: TensorFlowStep, block: int, peak_bytes: int, num_sizes:
     """
     replayed_bytes = smallest_limit_bytes(step, block, peak_bytes)
     ahead_bytes = 0 if step.prefetches_next else step.batch_bytes
-    needed_bytes = replayed_bytes + ahead_bytes + UNFORESEEN_BYTES + int(UNFORESEEN_SHARE * replayed_bytes)
+    needed_bytes = replayed_bytes + ahead_bytes + MARGIN_BYTES + int(MARGIN_SHARE * replayed_bytes)
     return needed_bytes + left_behind_bytes(step, needed_bytes, num_sizes)
 
 

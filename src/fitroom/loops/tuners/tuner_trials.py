@@ -17,7 +17,7 @@ from fitroom.loops.trials.table import OUT_OF_MEMORY
 _log = logging.getLogger("fitroom")
 
 
-class Attempts:
+class TunerTrials:
     """Carries out a tuner's trials in processes of their own. Several threads may use it: they share the memory."""
 
     def __init__(
