@@ -8,6 +8,7 @@ Keras's accuracy does. Those that have grown in each of eight rounds are emptied
 of them, and have everything compiled again.
 """
 
+import functools
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -51,11 +52,15 @@ def begin_round() -> Callable[[], tuple[str, ...]]:
 
 def _cache_sizes() -> dict[int, tuple[Any, int]]:
     """The caches of JAX's functions by `id`, with how many entries each has."""
-    return {
-        id(each): (each, each.cache_info().currsize)
-        for each in gc.get_objects()
-        if type(each).__name__ in _CACHES and type(each).__module__.startswith("jax")
-    }
+    return {id(each): (each, each.cache_info().currsize) for each in gc.get_objects() if _is_cache(each)}
+
+
+def _is_cache(value: Any) -> bool:
+    """Whether it is a cache of one of JAX's functions, JAX's own kind or Python's."""
+    kind = type(value)
+    if kind is functools._lru_cache_wrapper:
+        return str(getattr(value, "__module__", "")).startswith("jax")
+    return kind.__name__ in _CACHES and kind.__module__.startswith("jax")
 
 
 def _empty_growing_caches(before: dict[int, tuple[Any, int]]) -> None:

@@ -17,8 +17,8 @@ _ALLOCATION_ORDERS = 5
 """How many orders of requests are replayed: how memory falls into pieces differs from process to process."""
 
 MARGIN_SHARE = 0.06
-"""A share of the peak: what a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off, and
-with 3 % three steps ran out of memory on the card that no replay lets run out."""
+"""A share of the peak: what a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off,
+and with 3 % three steps ran out of memory on the card that no replay lets run out."""
 
 
 _SMALL_BYTES = 2**20
