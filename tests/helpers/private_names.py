@@ -312,7 +312,7 @@ PRIVATE_NAMES = [
     *_names(
         "<torch module>",
         "hooks are not called with fused kernels",
-        *("_forward_hooks", "_forward_pre_hooks"),
+        *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
         backends=_TORCH,
     ),
     *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
@@ -331,8 +331,8 @@ PRIVATE_NAMES = [
     ),
     *_names(
         "keras.src.backend.common.stateless_scope",
-        "recomputing with fused BatchNormalization",
-        "in_stateless_scope",
+        "recomputing with fused kernels, and a step that lends variables",
+        *("in_stateless_scope", "get_stateless_scope"),
         backends=_TORCH,
     ),
     *_names(
