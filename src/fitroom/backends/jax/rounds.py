@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 _CACHES = ("WeakrefLRUCache", "MultiWeakrefLRUCache")
+_PYTHONS_CACHE = type(functools.cache(len))
 _ROUNDS_TO_GROW = 8
 
 _rounds_grown: dict[int, int] = {}
@@ -58,7 +59,7 @@ def _cache_sizes() -> dict[int, tuple[Any, int]]:
 def _is_cache(value: Any) -> bool:
     """Whether it is a cache of one of JAX's functions, JAX's own kind or Python's."""
     kind = type(value)
-    if kind is functools._lru_cache_wrapper:
+    if kind is _PYTHONS_CACHE:
         return str(getattr(value, "__module__", "")).startswith("jax")
     return kind.__name__ in _CACHES and kind.__module__.startswith("jax")
 
