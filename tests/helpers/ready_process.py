@@ -115,10 +115,10 @@ def main(backend: str, also: str) -> None:
 
         if also:
             importlib.import_module(also)
-        own_exit_code = process._exit_code
+        own_start = process._start
         if backend == "jax":
             compiler.start()
-            process._exit_code = compiler.exit_code
+            process._start = compiler.begin
     for line in sys.stdin:
         arguments, cwd, env, own_compiler, files = json.loads(line)
         if not os.fork():
@@ -130,7 +130,7 @@ def main(backend: str, also: str) -> None:
                 os.environ.clear()
                 os.environ.update(env)
                 if own_compiler:
-                    process._exit_code = own_exit_code
+                    process._start = own_start
                 _run(arguments)
                 sys.exit()
             _, status = os.waitpid(child, 0)
