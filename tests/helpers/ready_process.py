@@ -119,10 +119,10 @@ def main(backend: str, also: str) -> None:
 
         if also:
             importlib.import_module(also)
-        own_exit_code = process._exit_code
+        own_start = process._start
         if backend == "jax":
             compiler.start()
-            process._exit_code = compiler.exit_code
+            process._start = compiler.begin
     gc.freeze()  # no fork looks at them, and so none copies the pages that they are on
     gc.enable()
     for line in sys.stdin:
@@ -136,7 +136,7 @@ def main(backend: str, also: str) -> None:
                 os.environ.clear()
                 os.environ.update(env)
                 if own_compiler:
-                    process._exit_code = own_exit_code
+                    process._start = own_start
                 _end(_exit_code(arguments))
             _, status = os.waitpid(child, 0)
             Path(f"{files[2]}.partial").write_text(str(os.waitstatus_to_exitcode(status)))
