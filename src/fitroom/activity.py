@@ -70,8 +70,7 @@ class Activities:
         try:
             yield
         finally:
-            if part in self._under_way:  # else the next step began meanwhile
-                self._under_way = before
+            self._under_way = before
 
 
 _watching: ContextVar[Activities | None] = ContextVar("activities", default=None)

@@ -71,7 +71,7 @@ def stdout_for_results() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is being done, and for how long: one live line in a terminal, a line every 4 s in a log.
+    """Show on stderr what is being done, and for how long: one live line in a terminal, a line every 3 s in a log.
 
     Yields a function to call with each step of the work; what is told by `fitroom.activity` within the block is shown
     as well.

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-SECONDS_BETWEEN = 4.0
+SECONDS_BETWEEN = 3.0
 """How long a log is silent at most, as far as Python gets to run: a framework that is being imported may hold it up."""
 
 
