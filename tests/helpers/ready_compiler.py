@@ -6,6 +6,7 @@ Takes calls of `run_compiler` from stdin, a line of JSON each, and forks for eac
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -71,6 +72,7 @@ def main():
     for line in sys.stdin:
         module, arguments, folder, environment = json.loads(line)
         importlib.import_module(module)  # and with it JAX, for all forks to come
+        gc.freeze()  # no fork looks at its objects
         if not (child := os.fork()):
             os.setpgid(0, 0)
             os.environ.clear()
