@@ -103,6 +103,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="words, one of which a case's name must contain")
     parser.add_argument("--source", type=Path, default=SOURCE, help="the `src` of the checkout that is measured")
     parser.add_argument("--label", default="after")
+    parser.add_argument("--commit", help="of that checkout, where it is no git repository")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--flowers", type=Path, help="a folder of images in one folder a class")
     parser.add_argument("--out", type=Path, help="a file of JSON lines that results are added to")
@@ -123,7 +124,7 @@ def main() -> None:
                 print(f"{case.name}: needs --flowers FOLDER", file=sys.stderr)
                 continue
             line = measure(case, arguments.source.resolve(), Path(folder), arguments.repeat, show=arguments.stderr)
-            line = {"label": arguments.label, "commit": _commit(arguments.source)} | line
+            line = {"label": arguments.label, "commit": arguments.commit or _commit(arguments.source)} | line
             print(json.dumps(line), flush=True)
             if arguments.out:
                 with arguments.out.open("a") as out:

@@ -15,19 +15,36 @@ class Activity:
     """One thing that takes a while."""
 
     text: str
-    """Such as "tracing the step"."""
+    """Such as "estimate 2 of about 4"."""
 
     expected_seconds: float | None = None
     """How long it will take, as far as is known."""
 
     began: float = field(default_factory=time.monotonic)
 
+    def describe(self, part: "Activity | None", now: float) -> str:
+        """What it is, what part of it is under way, and for how long.
+
+        >>> Activity(text="estimate 2 of 3", expected_seconds=12, began=0).describe(Activity(text="compiling"), 5.2)
+        'estimate 2 of 3: compiling, 5 of about 12 s'
+        """
+        doing = f"{self.text}: {part.text}" if part else self.text
+        expected = f" of about {self.expected_seconds:.0f}" if self.expected_seconds else ""
+        return f"{doing}, {now - self.began:.0f}{expected} s"
+
+
+def _ignore(text: str) -> None:
+    """Show a text nowhere."""
+
 
 class Activities:
     """What is under way in one command, from the whole to its smallest part, for a view that another thread draws."""
 
-    def __init__(self, announce: Callable[[str], None] = lambda text: None) -> None:
-        self.announce = announce
+    def __init__(
+        self, *, when_begun: Callable[[str], None] = _ignore, announce: Callable[[str], None] = _ignore
+    ) -> None:
+        """`when_begun` is called with a text when the next step of the work begins, `announce` with lines that stay."""
+        self.when_begun, self.announce = when_begun, announce
         self._under_way: tuple[Activity, ...] = ()
 
     @property
@@ -35,18 +52,25 @@ class Activities:
         """What is being done, the whole first."""
         return self._under_way
 
-    def begin(self, one: Activity) -> None:
-        """Add a part of what is being done."""
-        self._under_way = (*self._under_way, one)
+    def begin_step(self, text: str, detail: str = "", *, expected_seconds: float | None = None) -> None:
+        """Go on to the next of the steps that the work consists of."""
+        self._under_way = (Activity(text=text, expected_seconds=expected_seconds),)
+        self.when_begun(f"{text}: {detail}" if detail else text)
 
-    def end(self, one: Activity) -> None:
-        """Remove a part and what was begun within it."""
-        if one in self._under_way:
-            self._under_way = self._under_way[: self._under_way.index(one)]
+    def describe(self) -> str | None:
+        """What is being done, and for how long; None for nothing."""
+        step, *parts = self._under_way or (None,)
+        return step.describe(parts[-1] if parts else None, time.monotonic()) if step else None
 
-    def change_whole(self, one: Activity) -> None:
-        """Go on to the next of the things that the work consists of."""
-        self._under_way = (one,)
+    @contextmanager
+    def within(self, part: Activity) -> Iterator[None]:
+        """Have a part of what is being done under way within the block."""
+        before = self._under_way
+        self._under_way = (*before, part)
+        try:
+            yield
+        finally:
+            self._under_way = before
 
 
 _watching: ContextVar[Activities | None] = ContextVar("activities", default=None)
@@ -69,24 +93,20 @@ def watching(activities: Activities) -> Iterator[None]:
 
 
 @contextmanager
-def activity(text: str, *, expected_seconds: float | None = None) -> Iterator[None]:
-    """Tell that something is being done within the block."""
+def activity(text: str) -> Iterator[None]:
+    """Tell that something is being done within the block, as a part of the step that is under way."""
     watched = _watching.get()
     if watched is None:
         yield
         return
-    one = Activity(text=text, expected_seconds=expected_seconds)
-    watched.begin(one)
-    try:
+    with watched.within(Activity(text=text)):
         yield
-    finally:
-        watched.end(one)
 
 
-def begin_part(text: str, *, expected_seconds: float | None = None) -> bool:
-    """Tell that the next part of long work begins; it lasts until the next is told. Returns whether anybody watches."""
+def begin_step(text: str, detail: str = "", *, expected_seconds: float | None = None) -> bool:
+    """Tell that the next step of long work begins; it lasts until the next is told. Returns whether anybody watches."""
     if watched := _watching.get():
-        watched.change_whole(Activity(text=text, expected_seconds=expected_seconds))
+        watched.begin_step(text, detail, expected_seconds=expected_seconds)
     return watched is not None
 
 

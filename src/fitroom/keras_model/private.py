@@ -8,7 +8,7 @@ import importlib.util
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -119,6 +119,13 @@ def uninitialized_variables() -> list[Any]:
     from keras.src.backend.common import global_state
 
     return list(global_state.get_global_attribute(_UNINITIALIZED, []))
+
+
+def initialize_missing_values(variables: Iterable[Any]) -> None:
+    """Give those of the variables that have no value yet their initial one."""
+    for variable in variables:
+        if variable._value is None:
+            variable._deferred_initialize()
 
 
 def set_uninitialized_variables(variables: list[Any]) -> None:

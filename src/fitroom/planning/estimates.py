@@ -36,6 +36,10 @@ class EstimatesOfPlan:
         self.can_begin = isinstance(current_backend(), TracesAhead) and (os.cpu_count() or 1) > 1
         """Whether another process compiles, and has a core for it."""
 
+        self.traces_each_size = current_backend().name != "tensorflow"
+        """Whether each size of micro-batches is traced, and compiled, by itself. On TensorFlow two were as quick as
+        one."""
+
     @property
     def count(self) -> int:
         """How many were made."""
@@ -46,14 +50,14 @@ class EstimatesOfPlan:
         if not self._seconds:
             return None
         programs = sum(number for number, _ in self._seconds)
-        return _count_programs(candidate) * sum(seconds for _, seconds in self._seconds) / programs
+        return self._count_programs(candidate) * sum(seconds for _, seconds in self._seconds) / programs
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Estimate a candidate, or wait for its estimate where that was begun."""
         self.begin(candidate)
         assert self._told_at is not None, "see `begin`"
         found = self._begun.pop(candidate.key).result()
-        self._seconds.append((_count_programs(candidate), time.monotonic() - self._told_at))
+        self._seconds.append((self._count_programs(candidate), time.monotonic() - self._told_at))
         self._told_at = None
         return replace(found, limit_bytes=self._target.budget.bytes)
 
@@ -74,6 +78,10 @@ class EstimatesOfPlan:
             limit=NO_LIMIT_BYTES,
         )
 
+    def _count_programs(self, candidate: Candidate) -> int:
+        """How many sizes of micro-batches are traced by themselves."""
+        return 2 if self.traces_each_size and candidate.batch_size % candidate.micro_batch else 1
+
     def cancel(self) -> None:
         """End the estimates that were begun and turned out not to be needed."""
         while self._begun:
@@ -85,8 +93,3 @@ def format_micro_batch(candidate: Candidate) -> str:
     return (
         f"the whole batch of {candidate.batch_size}" if candidate.is_whole else f"micro-batch {candidate.micro_batch}"
     )
-
-
-def _count_programs(candidate: Candidate) -> int:
-    """How many sizes of micro-batches the step has: each is traced, and compiled, by itself."""
-    return 1 if candidate.batch_size % candidate.micro_batch == 0 else 2

@@ -100,7 +100,7 @@ class StepCompiler:
         )
 
         def wait() -> Timeline:
-            with place, activity("compiling the step for JAX, once per shape"):
+            with place, activity("compiling for JAX, once per shape"):
                 process.wait(card=self._card, compiler=compiler_version() or "none")
                 dump = read_dump(folder / "dump")
                 found = timeline_of(dump, self._arguments, self._step.scope_reader, added_on_card(dump, self._card))
