@@ -185,6 +185,7 @@ PRIVATE_NAMES = [
         "uninitialized_variables",
         is_text=True,
     ),
+    *_names("keras.src.utils.module_utils.tensorflow", "plans on JAX and PyTorch import TensorFlow", "_available"),
     *_names(
         "keras.src.random.seed_generator",
         "unseeded random operations do not resume where they were",

@@ -50,6 +50,9 @@ class EstimateJob:
     measure: bool
     unsafe: bool
     sequence_length: int | None = None
+    config: str | None = None
+    """A JSON file with the arguments of a class or function."""
+
     devices: int = 1
     shard_weights: bool = False
 
@@ -70,6 +73,7 @@ class EstimateJob:
                 classes=self.classes,
                 precision=self.recipe.precision,
                 unsafe=self.unsafe,
+                config=self.config,
             )
         )
         cells: list[Cell] = []
@@ -93,7 +97,7 @@ class EstimateJob:
         """Raise errors that can be found before anything slow is imported. Returns the card and notes on it."""
         card, notes = choose_card(self.gpu)
         check_nvidia(card)
-        check_model(self.model)
+        check_model(self.model, self.config)
         check_optimizer(self.recipe.optimizer)
         if self.limit not in (None, SMALLEST_LIMIT):
             parse_bytes(self.limit)

@@ -42,7 +42,25 @@ MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 """How many micro-batches are tried with remat."""
 
+EVEN_SHARE = 0.5
+"""How much smaller the first micro-batch may be so as to divide the batch evenly: a rest of another size would be
+traced and compiled as a second program beside it."""
+
+MOST_AHEAD = 1
+"""How many estimates are begun before it is certain that they are needed."""
+
+_AS_IF_TOO_LARGE = 1.05
+"""The share of the budget that a candidate is assumed to take where one asks what comes next if it does not fit."""
+
 EstimateOf = Callable[[Candidate], Estimate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Assumed:
+    """What an estimate would say."""
+
+    required_bytes: int
+    peak_bytes: int
 
 
 @dataclass(kw_only=True)
@@ -57,6 +75,13 @@ class Search:
 
     target: Target
     estimate: EstimateOf
+    begin: Callable[[Candidate], None] | None = None
+    """Begins the estimate that is asked for next, or one that is likely to be; None where they are not made side by
+    side."""
+
+    when_first: Callable[["Search"], None] | None = None
+    """Called when the first estimate, of a smaller size, has taught how much memory the model takes."""
+
     memory: MemoryModel
     has_statistics: bool
     """Whether a layer computes statistics over the batch."""
@@ -65,21 +90,29 @@ class Search:
     """Whether a micro-batch with enough samples for batch statistics is preferred to a faster one."""
 
     def __post_init__(self) -> None:
-        self.estimates: dict[Any, Estimate] = {}
+        self.estimates: dict[Any, Any] = {}
+        """By candidate; an `Estimate` each."""
+
         self._tried: dict[Any, Candidate] = {}
         self._to_learn: set[Any] = set()
 
     def run(self) -> PricedCandidate:
         """Return the best candidate, confirmed by an estimate. Raises NothingFitsError where nothing fits."""
         for _ in range(MOST_ESTIMATES):
-            wanted = self._predict_best()
-            if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
+            candidate = self._find_next()
+            if candidate is None:
                 break
-            first = self._find_first_to_estimate(wanted.candidate)
-            if first is not None:
-                self._to_learn.add(first.key)
-            self._confirm(first or wanted.candidate)
+            self._confirm(candidate)
+            if self.when_first and len(self.estimates) == 1 and candidate.key in self._to_learn:
+                self.when_first(self)
         return self._choose_confirmed() or self._confirm_smallest()
+
+    def count_ahead(self) -> int:
+        """Return how many more estimates there will be, if each turns out as predicted."""
+        search, count = self, 0
+        while count < MOST_ESTIMATES and (candidate := search._find_next()) is not None:
+            search, count = search._assume(candidate, fits=None), count + 1
+        return count
 
     def has_enough_for_statistics(self) -> bool:
         """Whether any micro-batch with enough samples fits, by an estimate of the one that takes least."""
@@ -169,6 +202,48 @@ class Search:
             changes=self._changes(candidate),
         )
 
+    def _find_next(self) -> Candidate | None:
+        """Return the candidate to estimate next; None where one that is confirmed is good enough, or nothing fits."""
+        wanted = self._predict_best()
+        if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
+            return None
+        first = self._find_first_to_estimate(wanted.candidate)
+        if first is None:
+            return wanted.candidate
+        self._to_learn.add(first.key)
+        return first
+
+    def _find_likely(self, candidate: Candidate) -> list[Candidate]:
+        """Return what is likely to be estimated after a candidate.
+
+        If that is to be learnt from, what its prediction leads to; else what comes where it does not fit, since the
+        search ends where it does.
+        """
+        found: list[Candidate] = []
+        search = self
+        for _ in range(MOST_AHEAD + 1):
+            search = search._assume(candidate, fits=None if candidate.key in search._to_learn else False)
+            following = search._find_next()
+            if following is None or len(found) == MOST_AHEAD:
+                break
+            # Which segments are recomputed depends on what is learnt.
+            if not following.recomputes or self.memory.knows(following.variant, recomputes=True):
+                found.append(following)
+            candidate = following
+        return found
+
+    def _assume(self, candidate: Candidate, *, fits: bool | None) -> "Search":
+        """Return a copy of the search in which a candidate takes what is predicted; or, with `fits=False`, too much."""
+        other = replace(self, memory=self.memory.copy(), begin=None, when_first=None)
+        other.estimates = dict(self.estimates)
+        other._tried, other._to_learn = dict(self._tried), set(self._to_learn)
+        required_bytes, peak_bytes = self.memory.required_bytes(candidate), self.memory.peak_bytes(candidate)
+        if fits is False:
+            too_large_bytes = int(_AS_IF_TOO_LARGE * self.target.usable_bytes)
+            required_bytes, peak_bytes = max(required_bytes, too_large_bytes), max(peak_bytes, too_large_bytes)
+        other._learn(candidate, _Assumed(required_bytes=required_bytes, peak_bytes=peak_bytes))
+        return other
+
     def _choose_confirmed(self) -> PricedCandidate | None:
         return choose_best(map(self.price, self._tried.values()), protects_statistics=self.protects_statistics)
 
@@ -203,12 +278,22 @@ class Search:
             return None
         factory = self.factory_of(wanted)
         sizes = factory.sizes()
-        small = (factory.plain(size) for size in sizes)
-        return next((one for one in small if self.memory.required_bytes(one) <= usable_bytes), factory.plain(sizes[-1]))
+        small = [one for one in map(factory.plain, sizes) if self.memory.required_bytes(one) <= usable_bytes]
+        if not small:
+            return factory.plain(sizes[-1])
+        smallest = EVEN_SHARE * small[0].micro_batch
+        even = (one for one in small if one.batch_size % one.micro_batch == 0 and one.micro_batch >= smallest)
+        return next(even, small[0])
 
     def _confirm(self, candidate: Candidate) -> None:
         """Estimate a candidate at its real size."""
-        found = self.estimate(candidate)
+        if self.begin:
+            self.begin(candidate)
+            for likely in self._find_likely(candidate):  # while the first is being compiled
+                self.begin(likely)
+        self._learn(candidate, self.estimate(candidate))
+
+    def _learn(self, candidate: Candidate, found: Estimate | _Assumed) -> None:
         self.estimates[candidate.key] = found
         self._tried[candidate.key] = candidate
         self.memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)
