@@ -82,9 +82,9 @@ def prune_by_tfmot() -> Iterator[dict[str, Any]]:
     sparsity = tfmot.sparsity.keras
     wrapped = sparsity.prune_low_magnitude(model, sparsity.PolynomialDecay(0.0, 0.8, 0, 8, frequency=1))
     wrapped.compile("sgd", "sparse_categorical_crossentropy")
-    images, labels = np.zeros((20, SIZE, SIZE, 3), "float32"), np.zeros(20, "int32")
+    arrays: Any = np.zeros((20, SIZE, SIZE, 3), "float32"), np.zeros(20, "int32")
     started = time.process_time()
-    wrapped.fit(images, labels, batch_size=2, verbose=0, callbacks=[sparsity.UpdatePruningStep()])
+    wrapped.fit(*arrays, batch_size=2, verbose=0, callbacks=[sparsity.UpdatePruningStep()])
     seconds = time.process_time() - started
     kernels = [w for w in sparsity.strip_pruning(wrapped).get_weights() if w.ndim >= 2 and w.shape[2:3] != (1,)]
     zeros = sum(int((each == 0).sum()) for each in kernels) / sum(each.size for each in kernels)
