@@ -1,11 +1,13 @@
 """The memory of a Keras step on JAX, found without running it."""
 
 import importlib.metadata
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from fitroom.backends.jax.jit import fitroom_jits, keras_jits
 from fitroom.backends.jax.pool import default_limit_bytes
+from fitroom.backends.jax.trace.card_attention import decide_attention_for
 from fitroom.backends.jax.trace.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
@@ -58,7 +60,8 @@ class _Found:
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The memory of the step that Keras or `fitroom.fit` would run, as XLA lays it out for the card."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    with prepare_model(model, request) as ready, make_traceable(ready.model):
+    on_card = nullcontext() if request.measure else decide_attention_for(request.card)
+    with prepare_model(model, request) as ready, make_traceable(ready.model), on_card:
         step = training_step(ready) if request.training else predict_step(ready)
         found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
@@ -116,13 +119,14 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int = 1, s
             typical_error=TRACED_ERROR,
             notes=(f"Without XLA's GPU compiler this is approximate; exact with: {_install_compiler()}",),
         )
-    timeline = StepCompiler(step, card, devices=devices, shard_weights=shard_weights).timeline(limit_bytes)
+    compiler = StepCompiler(step, card, devices=devices, shard_weights=shard_weights)
+    timeline = compiler.timeline(limit_bytes)
     versions_note = _versions_note()
     return _Found(
         timeline=timeline,
         method="compiled",
         typical_error=OTHER_COMPILER_ERROR if versions_note else COMPILED_ERROR,
-        notes=(*versions_note, *_recomputing_note(timeline)),
+        notes=(*versions_note, *_recomputing_note(timeline), *_attention_note(compiler)),
     )
 
 
@@ -143,6 +147,15 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     if not recomputed:
         return ()
     return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
+
+
+def _attention_note(compiler: StepCompiler) -> tuple[str, ...]:
+    if not compiler.uses_fused_attention:
+        return ()
+    return (
+        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule that "
+        "was not measured.",
+    )
 
 
 def _versions() -> dict[str, str]:
