@@ -26,7 +26,8 @@ import fitroom  # noqa: E402
 from fitroom.backends.choose import current_backend  # noqa: E402
 
 SAMPLES, BATCH = 11, 11
-"""A batch that divides by neither 2, 3 nor 4; three devices are those of the user's own strategy. One size: each is traced or compiled anew."""
+"""A batch that divides by neither 2, 3 nor 4; three are in the strategy of one's own. One size: each is traced or
+compiled anew."""
 
 _random = np.random.default_rng(0)
 X = _random.normal(size=(SAMPLES, 8)).astype("float32")
