@@ -38,7 +38,7 @@ def found(request, tmp_path_factory):
 
 
 def test_uneven_batches_train_to_the_weights_of_one_device(found):
-    numbers = (3,) if found["backend"] == "torch" else (2, 3, 4)
+    numbers = (3,) if found["backend"] == "torch" else (2, 4)
     for number in numbers:
         assert found[f"{number} devices"]["weights"] < 1e-6
         assert found[f"{number} devices"]["logs"] < 1e-5
