@@ -104,7 +104,7 @@ class RecordedHoldings(Holdings):
         """Every chunk, in the order in which they were asked for."""
 
         self.events, self.moments = array("q"), array("q")
-        """The number of a chunk where it is asked for, its complement where it is given back; and the moment of each."""
+        """The number of a chunk where it is asked for, its complement where it is given back; and when."""
 
         self._numbers: dict[Held, int] = {}
 
