@@ -101,9 +101,9 @@ _LLAMA = {
     "intermediate_dim": 768,
 }
 _RESNET = {
-    "input_conv_filters": [32],
+    "input_conv_filters": [64],
     "input_conv_kernel_sizes": [7],
-    "stackwise_num_filters": [32, 64, 96, 128],
+    "stackwise_num_filters": [64, 64, 96, 128],
     "stackwise_num_blocks": [2, 2, 2, 2],
     "stackwise_num_strides": [1, 2, 2, 2],
     "block_type": "basic_block",
@@ -215,7 +215,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
         "RWKV7Backbone",
         {"hidden_size": 128, "head_size": 32, "num_layers": 2, "vocabulary_size": 4000, "intermediate_dim": 256},
         16,
-        {"sequence_length": 64},
+        {"sequence_length": 24},
     ),
     (
         "text to text",
@@ -490,7 +490,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
             "stackwise_depth": [1, 2, 2],
             "stackwise_strides": [1, 2, 2],
             "stackwise_num_filters": [32, 64, 128],
-            "block_type": "dark",
+            "block_type": "dark_block",
         },
         32,
         {"image_size": 96},

@@ -153,8 +153,8 @@ def _attention_note(compiler: StepCompiler) -> tuple[str, ...]:
     if not compiler.uses_fused_attention:
         return ()
     return (
-        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule that "
-        "was not measured.",
+        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule "
+        "that was not measured.",
     )
 
 
