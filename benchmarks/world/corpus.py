@@ -55,8 +55,8 @@ class Configuration:
         """Which half of the split its family is in."""
         return half_of(self.family)
 
-    def load(self) -> Any:
-        """The model, as `fitroom estimate` loads it."""
+    def load(self, *, values: bool = False) -> Any:
+        """The model, as `fitroom estimate` loads it; with `values`, to be trained."""
         from fitroom.keras_model.loading.source import ModelSource, load_model
 
         is_function = ".py:" in self.source
@@ -68,6 +68,7 @@ class Configuration:
                 config=None if is_function else file.name,
                 precision=self.precision,
                 image_size=None if is_function else self.image_size,
+                values=values,
             )
             return load_model(source)
 

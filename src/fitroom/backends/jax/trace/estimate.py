@@ -16,6 +16,7 @@ from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import StepRequest, TracedStep, difference_note
@@ -63,10 +64,11 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
     on_card = nullcontext() if request.measure else decide_attention_for(request.card)
     with prepare_model(model, request) as ready, make_traceable(ready.model), on_card:
         step = training_step(ready) if request.training else predict_step(ready)
-        found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
+        jit = _is_jitted(ready.model, request)
+        found = _find(step, request, limit_bytes, jit=jit)
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
     peak_bytes = found.timeline.peak_bytes
-    return TracedStep(
+    traced = TracedStep(
         timeline=found.timeline,
         required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
         limit_bytes=limit_bytes,
@@ -77,6 +79,7 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         depends_on_limit=found.method == "compiled",
         notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
     )
+    return with_room_for_unmeasured(traced, model, "jax", jit=jit)
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:
