@@ -25,7 +25,7 @@ from world.corpus import CONFIGURATIONS, FIRST, MODES, Configuration
 
 RESULT = Path(__file__).parents[1] / "results" / "world_predicted.jsonl"
 GPU = "H200"
-MOST_SECONDS = 240
+MOST_SECONDS = 420
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ def trained(configuration: Configuration, *, debug: bool = False) -> dict[str, A
         keras.utils.set_random_seed(1)
         try:
             with time_limit(MOST_SECONDS), warnings.catch_warnings(action="ignore"):
-                model = still(configuration.load())
+                model = still(configuration.load(values=True))
                 looks_at_batch = any(isinstance(each, keras.layers.BatchNormalization) for each in layers_of(model))
                 compiled_for_comparison(configuration, model)
                 x, y = batch(configuration, model)
@@ -113,12 +113,11 @@ def layers_of(model: Any) -> list[Any]:
 
 def still(model: Any) -> Any:
     """The model with everything switched off that draws random numbers in a step, as far as it has a number for it."""
+    names = ("rate", "dropout", "_dropout", "stddev", "recurrent_dropout", "drop_prob", "drop_path")
     for layer in layers_of(model):
-        for name in ("rate", "dropout", "stddev", "recurrent_dropout", "drop_prob", "drop_path", "attention_dropout"):
-            if isinstance(getattr(layer, name, None), float):
+        for name in names:
+            if isinstance(vars(layer).get(name), float):
                 setattr(layer, name, 0.0)
-        if hasattr(layer, "_dropout") and isinstance(layer._dropout, float):
-            layer._dropout = 0.0
     return model
 
 

@@ -18,6 +18,7 @@ from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import PendingStep, StepRequest, TracedStep, difference_note
@@ -84,13 +85,14 @@ def begin_trace(model: Any, request: StepRequest) -> PendingStep:
     with prepare_model(model, request) as ready, make_traceable(ready.model), on_card:
         with activity("tracing the step"):
             step = training_step(ready) if request.training else predict_step(ready)
-        pending = _begin(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
+        jit = _is_jitted(ready.model, request)
+        pending = _begin(step, request, limit_bytes, jit=jit)
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
 
     def result() -> TracedStep:
         found = pending.result()
         peak_bytes = found.timeline.peak_bytes
-        return TracedStep(
+        traced = TracedStep(
             timeline=found.timeline,
             required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
             limit_bytes=limit_bytes,
@@ -101,6 +103,7 @@ def begin_trace(model: Any, request: StepRequest) -> PendingStep:
             depends_on_limit=found.method == "compiled",
             notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
         )
+        return with_room_for_unmeasured(traced, model, "jax", jit=jit)
 
     return PendingStep(result=result, cancel=pending.cancel)
 
@@ -183,8 +186,8 @@ def _attention_note(compiler: StepCompiler) -> tuple[str, ...]:
     if not compiler.uses_fused_attention:
         return ()
     return (
-        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule that "
-        "was not measured.",
+        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule "
+        "that was not measured.",
     )
 
 
