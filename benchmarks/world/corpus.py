@@ -55,8 +55,8 @@ class Configuration:
         """Which half of the split its family is in."""
         return half_of(self.family)
 
-    def load(self) -> Any:
-        """The model, as `fitroom estimate` loads it."""
+    def load(self, *, values: bool = False) -> Any:
+        """The model, as `fitroom estimate` loads it; with `values`, to be trained."""
         from fitroom.keras_model.loading.source import ModelSource, load_model
 
         is_function = ".py:" in self.source
@@ -68,6 +68,7 @@ class Configuration:
                 config=None if is_function else file.name,
                 precision=self.precision,
                 image_size=None if is_function else self.image_size,
+                values=values,
             )
             return load_model(source)
 
@@ -101,9 +102,9 @@ _LLAMA = {
     "intermediate_dim": 768,
 }
 _RESNET = {
-    "input_conv_filters": [32],
+    "input_conv_filters": [64],
     "input_conv_kernel_sizes": [7],
-    "stackwise_num_filters": [32, 64, 96, 128],
+    "stackwise_num_filters": [64, 64, 96, 128],
     "stackwise_num_blocks": [2, 2, 2, 2],
     "stackwise_num_strides": [1, 2, 2, 2],
     "block_type": "basic_block",
@@ -215,7 +216,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
         "RWKV7Backbone",
         {"hidden_size": 128, "head_size": 32, "num_layers": 2, "vocabulary_size": 4000, "intermediate_dim": 256},
         16,
-        {"sequence_length": 64},
+        {"sequence_length": 24},
     ),
     (
         "text to text",
@@ -490,7 +491,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
             "stackwise_depth": [1, 2, 2],
             "stackwise_strides": [1, 2, 2],
             "stackwise_num_filters": [32, 64, 128],
-            "block_type": "dark",
+            "block_type": "dark_block",
         },
         32,
         {"image_size": 96},

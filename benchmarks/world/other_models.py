@@ -22,7 +22,7 @@ def attention_variants() -> Any:
     x = layers.Embedding(3000, 96)(words)
     x = layers.Add()([x, layers.Attention(use_scale=True)([x, x])])
     x = layers.Add()([x, layers.AdditiveAttention()([x, x])])
-    x = layers.Add()([x, layers.GroupedQueryAttention(24, 4, 2)(x, x)])
+    x = layers.Add()([x, layers.GroupQueryAttention(24, 4, 2)(x, x)])
     x = layers.Add()([x, layers.MultiHeadAttention(4, 24)(x, x, use_causal_mask=True)])
     x = layers.LayerNormalization()(x)
     return keras.Model(words, layers.Dense(CLASSES, activation="softmax")(layers.GlobalAveragePooling1D()(x)))

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from world.corpus import CONFIGURATIONS, MODES, Configuration
+from world.corpus import CONFIGURATIONS, FIRST, MODES, Configuration
 
 RESULT = Path(__file__).parents[1] / "results" / "world_predicted.jsonl"
 GPU = "H200"
-MOST_SECONDS = 240
+MOST_SECONDS = 420
 
 
 def main() -> None:
@@ -52,8 +52,9 @@ def start_backend(mode: str) -> None:
 
 
 def chosen(words: str) -> list[Configuration]:
-    """The configurations whose name or family holds one of the words."""
-    return [each for each in CONFIGURATIONS if any(word in f"{each.name} {each.family}" for word in words.split(","))]
+    """The configurations whose name or family holds one of the words, one of each family before all others."""
+    found = [each for each in CONFIGURATIONS if any(word in f"{each.name} {each.family}" for word in words.split(","))]
+    return sorted(found, key=lambda each: each not in FIRST)
 
 
 def estimated(configuration: Configuration, mode: str, *, debug: bool = False) -> dict[str, Any]:
@@ -143,7 +144,12 @@ def write_line(file: Path, line: dict[str, Any]) -> None:
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = {(each["name"], each["mode"]): each for each in read_lines(file)} | {(line["name"], line["mode"]): line}
-        in_order = [kept[each.name, mode] for each in CONFIGURATIONS for mode in MODES if (each.name, mode) in kept]
+        in_order = [
+            kept[each.name, mode]
+            for each in CONFIGURATIONS
+            for mode in (*MODES, "tensorflow")
+            if (each.name, mode) in kept
+        ]
         beside = file.with_suffix(".new")
         beside.write_text("".join(json.dumps(each) + "\n" for each in in_order))
         beside.rename(file)

@@ -124,6 +124,7 @@ def main(backend: str, also: str) -> None:
             compiler.start()
             process._start = compiler.begin
     gc.freeze()  # no fork looks at them, and so none copies the pages that they are on
+    gc.set_threshold(700, 10, 10)  # Python's own
     gc.enable()
     for line in sys.stdin:
         arguments, cwd, env, own_compiler, files = json.loads(line)

@@ -54,14 +54,11 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
 
 def add_adapters(rebuilt: Rebuilt, rank: int, adapted: set[int], whole: set[int]) -> None:
     """Give adapters to the layers in the place of those in `adapted`, and freeze all that is in neither set."""
+    rebuilt.model.trainable = True  # models around a layer, too: a frozen one trains its adapters
     for old, new in rebuilt.layers.values():
-        if old is None or not hasattr(new, "trainable"):
-            continue
-        if id(old) in whole:
-            new.trainable = True
+        if old is None or id(old) in whole or not hasattr(new, "trainable"):
             continue
         if id(old) in adapted:
-            new.trainable = True  # a frozen layer trains its adapter
             for weight in new.weights:
                 weight.trainable = False
             new.enable_lora(rank)

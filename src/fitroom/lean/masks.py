@@ -67,8 +67,9 @@ class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
         if self.schedule is not None and self._last < self.schedule.end and not self._told:
             self._told = True
             warnings.warn(
-                f"Training ended after {self._last} updates at a sparsity of {self.sparsity():.2f}: the schedule reaches "
-                f"{self.target} at update {self.schedule.end}. Train on with the same callback, or give a smaller `end`.",
+                f"Training ended after {self._last} updates at a sparsity of {self.sparsity():.2f}: the schedule "
+                f"reaches {self.target} at update {self.schedule.end}. Train on with the same callback, or give a "
+                "smaller `end`.",
                 stacklevel=2,
             )
 

@@ -79,6 +79,10 @@ class TracedStep:
 
     notes: tuple[str, ...] = ()
 
+    def with_margin(self, added_bytes: int, notes: tuple[str, ...]) -> "TracedStep":
+        """The same with more room, and why."""
+        return replace(self, required_bytes=self.required_bytes + added_bytes, notes=(*self.notes, *notes))
+
     def as_measured(self, measured_bytes: int) -> "TracedStep":
         """The same with the peak that was measured, and a note on how far the prediction was off."""
         predicted_bytes = self.timeline.peak_bytes

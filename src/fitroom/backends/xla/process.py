@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from fitroom.cards.catalogue import Card
 from fitroom.errors import CompilerError
 
+_ERROR = re.compile(r"\b\w*Error: ")
 _CHATTER = ("cuda_plugin_extension is not found", "cudart_stub.cc", "absl::InitializeLog")
 
 
@@ -61,7 +63,8 @@ def _start(
 def _error(exit_code: int, stderr: str, card: Card, compiler: str) -> CompilerError:
     lines = [line.strip() for line in stderr.splitlines()]
     lines = [line for line in lines if line and not any(chatter in line for chatter in _CHATTER)]
-    said = f" Its last words: {lines[-1][:300]}" if lines else ""
+    telling = [line for line in lines if _ERROR.search(line)] or lines  # below an error stand the calls that led to it
+    said = f" Its last words: {telling[-1][:300]}" if lines else ""
     if exit_code == -signal.SIGKILL:
         return CompilerError(
             "The XLA compiler was killed, most likely for the memory of this machine." + said,

@@ -135,7 +135,8 @@ def _call(function: Any, source: "ModelSource") -> Any:
     try:
         if inspect.isclass(function):
             image_size = source.offers.get("image_size", source.image_size)
-            model = build_class(function, text, _class_arguments(function, source, given), image_size=image_size)
+            arguments = _class_arguments(function, source, given)
+            model = build_class(function, text, arguments, image_size=image_size, values=source.values)
         else:
             model = function(**_find_arguments(function, source, given))
     except FitroomError:

@@ -95,7 +95,9 @@ def class_names(module: ModuleType) -> list[str]:
     )
 
 
-def build_class(cls: type, text: str, arguments: Mapping[str, Any], *, image_size: int | None) -> Any:
+def build_class(
+    cls: type, text: str, arguments: Mapping[str, Any], *, image_size: int | None, values: bool = False
+) -> Any:
     """The model of a class, without values where the class can be built so.
 
     Args:
@@ -103,6 +105,7 @@ def build_class(cls: type, text: str, arguments: Mapping[str, Any], *, image_siz
         text: what the user typed for it, for errors.
         arguments: the constructor arguments, as the JSON file has them.
         image_size: height and width of the images; None for what the arguments or the class say.
+        values: whether the weights get values, for training; an estimate needs none.
     """
     parameters = _parameters(cls)
     given = dict(arguments)
@@ -117,7 +120,7 @@ def build_class(cls: type, text: str, arguments: Mapping[str, Any], *, image_siz
         return cls(**{name: _resolve(value, package) for name, value in given.items()}, **more)
 
     try:
-        return build_without_values(build, compiles=_compiles(cls) and _COMPILE not in given)
+        return build() if values else build_without_values(build, compiles=_compiles(cls) and _COMPILE not in given)
     except FitroomError:
         raise
     except (Exception, SystemExit) as error:

@@ -38,7 +38,7 @@ class ModelSource:
     """A JSON file with the arguments for a class or function."""
 
     values: bool = False
-    """Whether the weights of a file are read; an estimate needs no more than their shapes."""
+    """Whether the weights get values, those of a file where it is one; an estimate needs no more than their shapes."""
 
 
 def load_model(source: ModelSource) -> Any:

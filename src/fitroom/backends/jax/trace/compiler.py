@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fitroom.activity import activity
 from fitroom.backends.jax.shards import largest_axis
+from fitroom.backends.jax.trace.card_attention import uses_fused_attention
 from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.attribution import Argument
 from fitroom.backends.xla.dump import read_dump
@@ -59,6 +60,11 @@ class StepCompiler:
         self._arguments = tuple(self._on_one_device(argument) for argument in step.arguments)
         self._card = card
         self._exported = step.export()
+
+    @property
+    def uses_fused_attention(self) -> bool:
+        """Whether the step gives attention to cuDNN."""
+        return uses_fused_attention(self._exported.mlir_module())
 
     def timeline(self, limit_bytes: int) -> Timeline:
         """The step's memory as XLA lays it out under the limit."""

@@ -2,12 +2,14 @@
 
 import importlib.metadata
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from fitroom.activity import activity
 from fitroom.backends.jax.jit import fitroom_jits, keras_jits
 from fitroom.backends.jax.pool import default_limit_bytes
+from fitroom.backends.jax.trace.card_attention import decide_attention_for
 from fitroom.backends.jax.trace.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
@@ -16,6 +18,7 @@ from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.estimate import Method
 from fitroom.memory.step import PendingStep, StepRequest, TracedStep, difference_note
@@ -78,16 +81,18 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
 def begin_trace(model: Any, request: StepRequest) -> PendingStep:
     """Trace the step, and have it compiled by another process while this one goes on."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    with prepare_model(model, request) as ready, make_traceable(ready.model):
+    on_card = nullcontext() if request.measure else decide_attention_for(request.card)
+    with prepare_model(model, request) as ready, make_traceable(ready.model), on_card:
         with activity("tracing the step"):
             step = training_step(ready) if request.training else predict_step(ready)
-        pending = _begin(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
+        jit = _is_jitted(ready.model, request)
+        pending = _begin(step, request, limit_bytes, jit=jit)
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
 
     def result() -> TracedStep:
         found = pending.result()
         peak_bytes = found.timeline.peak_bytes
-        return TracedStep(
+        traced = TracedStep(
             timeline=found.timeline,
             required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
             limit_bytes=limit_bytes,
@@ -98,6 +103,7 @@ def begin_trace(model: Any, request: StepRequest) -> PendingStep:
             depends_on_limit=found.method == "compiled",
             notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
         )
+        return with_room_for_unmeasured(traced, model, "jax", jit=jit)
 
     return PendingStep(result=result, cancel=pending.cancel)
 
@@ -142,7 +148,8 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int, shard
             typical_error=TRACED_ERROR,
             notes=(f"Without XLA's GPU compiler this is approximate; exact with: {_install_compiler()}",),
         )
-    pending = StepCompiler(step, card, devices=devices, shard_weights=shard_weights).begin(limit_bytes)
+    compiler = StepCompiler(step, card, devices=devices, shard_weights=shard_weights)
+    pending = compiler.begin(limit_bytes)
 
     def result() -> _Found:
         timeline, versions_note = pending.result(), _versions_note()
@@ -150,7 +157,7 @@ def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int, shard
             timeline=timeline,
             method="compiled",
             typical_error=OTHER_COMPILER_ERROR if versions_note else COMPILED_ERROR,
-            notes=(*versions_note, *_recomputing_note(timeline)),
+            notes=(*versions_note, *_recomputing_note(timeline), *_attention_note(compiler)),
         )
 
     return _Pending(result=result, cancel=pending.cancel)
@@ -173,6 +180,15 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     if not recomputed:
         return ()
     return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
+
+
+def _attention_note(compiler: StepCompiler) -> tuple[str, ...]:
+    if not compiler.uses_fused_attention:
+        return ()
+    return (
+        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule "
+        "that was not measured.",
+    )
 
 
 def _versions() -> dict[str, str]:
