@@ -36,16 +36,16 @@ def figures() -> str:
 
 
 def _say(line: dict[str, Any] | None) -> str:
-    return f"{line['cpu_seconds']:.1f} ({line['cpu_ratio']:.1f} times)" if line else "–"
+    return f"{line['cpu_seconds']:.1f} ({line['cpu_ratio']:.1f} times)" if line else "-"
 
 
 def _say_first(line: dict[str, Any] | None) -> str:
     ratio = line and line["first_answer_ratio"]
-    return f"{ratio:.1f} times" if ratio else "–"
+    return f"{ratio:.1f} times" if ratio else "-"
 
 
 def _say_silence(line: dict[str, Any] | None) -> str:
-    return f"{line['longest_silence_seconds']:.0f} s" if line else "–"
+    return f"{line['longest_silence_seconds']:.0f} s" if line else "-"
 
 
 if __name__ == "__main__":
