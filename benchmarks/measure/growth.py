@@ -26,7 +26,7 @@ POINTS = {"layers": (50, 100, 200, 500, 1000, 2000), "parameters": (16, 32, 64, 
 """By what grows: layers of a chain of residual blocks, their channels, samples."""
 
 LARGEST = ("NASNetLarge", "EfficientNetB7", "EfficientNetV2L", "ConvNeXtXLarge", "VGG19", "ResNet152V2")
-FIGURE = ROOT / "docs" / "figures" / "growth.svg"
+FIGURE = ROOT / "docs" / "images" / "growth.svg"
 _LAYERS, _CHANNELS, _BATCH, _PIXELS = 100, 16, 8, 32
 _LAYERS_A_BLOCK = 4
 
@@ -145,7 +145,6 @@ def plot(file: Path) -> None:
     charts[0].set_ylabel("CPU seconds of one estimate")
     charts[0].legend()
     figure.tight_layout()
-    FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})
 
 
