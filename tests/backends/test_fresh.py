@@ -178,6 +178,59 @@ def test_gradients_of_a_function_in_use_stay_registered():
     assert tape.gradient(y, x).numpy() == 7
 
 
+@pytest.mark.backends("tensorflow")
+def test_a_round_says_that_programs_of_xla_stay():
+    def notes_of(jit):
+        with fitroom.fresh() as finished:
+            model = make_net()
+            model.compile("sgd", "mse", jit_compile=jit)  # not trained: XLA takes long to compile even this
+        return finished.notes
+
+    outside = make_net()
+    outside.compile("sgd", "mse", jit_compile=True)
+    assert "jit_compile=False" in "".join(notes_of(jit=True))
+    assert notes_of(jit=False) == ()
+
+
+@pytest.mark.backends("jax")
+def test_of_jaxs_caches_only_those_that_grow_and_may_be_emptied_are(monkeypatch):
+    import functools
+
+    import jax
+    from jax._src import util
+
+    from fitroom.backends.jax import rounds
+
+    monkeypatch.setattr(rounds, "_ROUNDS_TO_GROW", 2)
+
+    @util.cache()
+    def traced(number):
+        return number
+
+    @util.cache()
+    def settled(number):
+        return number
+
+    @functools.cache
+    def own(number):
+        return [number]
+
+    own.__module__ = "jax_zoo.models"
+    compiled = jax.jit(lambda x: x + 1)
+    compiled(1.0)
+    kept = own(0), settled(0)
+    for number in range(3):
+        end_round = rounds.begin_round()
+        traced(number)
+        own(number)
+        end_round()
+    assert traced.cache_info().currsize == 1  # it was emptied once, after the second round
+    assert own.cache_info().currsize == 3
+    assert own(0) is kept[0]
+    assert settled.cache_info().currsize == 1
+    assert compiled._cache_size() == 1
+
+
 @pytest.mark.backends("torch")
 def test_the_last_gradients_of_a_kept_model_are_freed():
     with fitroom.fresh():

@@ -185,6 +185,7 @@ PRIVATE_NAMES = [
         "uninitialized_variables",
         is_text=True,
     ),
+    *_names("keras.src.utils.module_utils.tensorflow", "plans on JAX and PyTorch import TensorFlow", "_available"),
     *_names(
         "keras.src.random.seed_generator",
         "unseeded random operations do not resume where they were",
@@ -319,7 +320,7 @@ PRIVATE_NAMES = [
     *_names(
         "<torch module>",
         "hooks are not called with fused kernels",
-        *("_forward_hooks", "_forward_pre_hooks"),
+        *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
         backends=_TORCH,
     ),
     *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
@@ -338,8 +339,8 @@ PRIVATE_NAMES = [
     ),
     *_names(
         "keras.src.backend.common.stateless_scope",
-        "recomputing with fused BatchNormalization",
-        "in_stateless_scope",
+        "recomputing with fused kernels, and a step that lends variables",
+        *("in_stateless_scope", "get_stateless_scope"),
         backends=_TORCH,
     ),
     *_names(

@@ -11,8 +11,9 @@ from fitroom.distribution.overhead import NCCL_BYTES, allocator_bytes
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.distribution.shares import check_batch, check_weights, share_out, share_ranges
 from fitroom.errors import InputError, NothingFitsError, UnknownNameError
-from fitroom.planning.devices import plan_devices
+from fitroom.planning.devices import Need, plan_devices
 from fitroom.planning.option import Speed
+from fitroom.recipe import Recipe
 from sample_plans import sample_plan
 
 
@@ -121,23 +122,65 @@ def _planner(speeds):
 
 
 CARDS = (find_card("RTX 3060"), find_card("RTX 3060"), find_card("RTX 3090"))
+GIB = 2**30
+
+
+def _trial(too_large=()):
+    """What stands for the estimate of a recipe on another card; which micro-batches there are too large for it."""
+
+    def try_recipe(recipe, share, card):
+        size = recipe.micro_batch or share
+        speed = Speed(seconds_per_step=0.1, samples_per_second=share / 0.1, method="roofline")
+        return Need(micro_batch=size, required_bytes=size * GIB, fits=(card.name, size) not in too_large, speed=speed)
+
+    return try_recipe
 
 
 def test_faster_cards_get_more_samples_where_the_engine_allows_it():
-    plan = plan_devices(CARDS, 400, "torch", _planner({"RTX 3060": 100, "RTX 3090": 200}), "its own")
+    plan = plan_devices(CARDS, 400, "torch", _planner({"RTX 3060": 100, "RTX 3090": 200}), _trial(), "its own")
     assert plan.samples == (100, 100, 200)
     assert plan.binding == "RTX 3090"
     assert "least room" in plan.why
 
 
 def test_on_jax_all_get_the_same_and_the_slowest_binds():
-    plan = plan_devices(CARDS, 90, "jax", _planner({"RTX 3060": 100, "RTX 3090": 200}), "all samples")
+    plan = plan_devices(CARDS, 90, "jax", _planner({"RTX 3060": 100, "RTX 3090": 200}), _trial(), "all samples")
     assert plan.samples == (30, 30, 30)
     assert plan.binding == "RTX 3060"
     assert plan.seconds_per_step == pytest.approx(0.3)
     assert plan.to_dict()["binding"] == "RTX 3060"
 
 
+def test_on_jax_the_samples_that_do_not_divide_are_named():
+    plan = plan_devices(CARDS, 92, "jax", _planner({"RTX 3060": 100, "RTX 3090": 200}), _trial(), "all samples")
+    assert plan.samples == (30, 30, 30)
+    assert "2 samples that do not divide are computed by all cards" in plan.why
+
+
+def test_every_card_is_shown_with_the_recipe_that_all_use():
+    plan = plan_devices(CARDS, 600, "jax", _planner({"RTX 3060": 100, "RTX 3090": 200}), _trial(), "all samples")
+    assert plan.recipe.micro_batch == plan.micro_batch == 100
+    assert {each.card.name: each.need.micro_batch for each in plan.shares} == {"RTX 3060": 100, "RTX 3090": 100}
+    assert next(each for each in plan.shares if each.card.name == "RTX 3090").need.required_bytes == 100 * GIB
+
+
+@pytest.mark.parametrize(("backend", "on_3060"), [("torch", 100), ("tensorflow", 50)])
+def test_a_share_is_split_as_the_engine_splits_it(backend, on_3060):
+    plan = plan_devices(CARDS, 400, backend, _planner({"RTX 3060": 100, "RTX 3090": 200}), _trial(), "its own")
+    assert {each.card.name: each.need.micro_batch for each in plan.shares} == {"RTX 3060": on_3060, "RTX 3090": 100}
+    assert plan.micro_batch == 100
+
+
+def test_a_recipe_that_does_not_fit_on_another_card_is_not_taken():
+    planner = _planner({"RTX 3060": 100, "RTX 3090": 200})
+    too_large = {("RTX 3060", 100), ("RTX 3090", 200)}
+    plan = plan_devices(CARDS, 400, "torch", planner, _trial(too_large), "its own")
+    assert plan.recipe == Recipe(remat="blocks", micro_batch=64)  # the first fallback that fits on both
+    everything = {(card.name, size) for card in CARDS for size in range(1, 300)}
+    with pytest.raises(NothingFitsError, match="No one recipe fits on all"):
+        plan_devices(CARDS, 400, "torch", planner, _trial(everything), "its own")
+
+
 def test_a_card_that_cannot_train_its_share_is_named():
     with pytest.raises(NothingFitsError, match="RTX 3060 cannot train its share of 30"):
-        plan_devices(CARDS, 90, "jax", _planner({"RTX 3060": None, "RTX 3090": 200}), "all samples")
+        plan_devices(CARDS, 90, "jax", _planner({"RTX 3060": None, "RTX 3090": 200}), _trial(), "all samples")

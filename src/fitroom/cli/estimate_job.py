@@ -77,8 +77,13 @@ class EstimateJob:
             )
         )
         cells: list[Cell] = []
+        missing = cached.count(None)
         for batch_size, key, known in zip(self.batch_sizes, keys, cached, strict=True):
-            found = known or self._estimate(loaded.model, backend, card, batch_size, say)
+            if known is None:
+                number = missing - cached[self.batch_sizes.index(batch_size) :].count(None) + 1
+                place = f"estimate {number} of {missing}, " if missing > 1 else "estimating "
+                say(f"{place}{self.model}, batch {batch_size}, on {backend}")
+            found = known or self._estimate(loaded.model, backend, card, batch_size)
             if known is None and isinstance(found, Estimate):
                 found = replace(found, notes=(*card_notes, *found.notes))
                 store_answer(key, found.to_dict(with_timeline=True))
@@ -117,8 +122,7 @@ class EstimateJob:
         everything = asdict(self) | {"batch_sizes": batch_size, "backend": backend, "gpu": (self.gpu, card.name)}
         return key_of(everything)
 
-    def _estimate(self, model: Any, backend: str, card: Card, batch_size: int, say: Callable[[str], None]) -> Cell:
-        say(f"estimating {self.model}, batch {batch_size}, on {backend}")
+    def _estimate(self, model: Any, backend: str, card: Card, batch_size: int) -> Cell:
         try:
             with known_sizes(sequence_length=self.sequence_length):
                 return estimate(

@@ -17,13 +17,13 @@ from fitroom.input_sizes import known_sizes
 from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.cards import CardPlan, plan_for_cards
-from fitroom.planning.devices import DevicesPlan, budget_beside_distribution, plan_devices
+from fitroom.planning.devices import DevicesPlan, Need, budget_beside_distribution, plan_devices
 from fitroom.planning.option import Option
 from fitroom.planning.plan import plan
 from fitroom.planning.request import ALLOWABLE, AUTO, KEEPABLE, PlanRequest, parse_knobs
 from fitroom.planning.result import Plan
 from fitroom.planning.target import choose_target
-from fitroom.recipe import PRECISIONS
+from fitroom.recipe import PRECISIONS, Recipe
 
 Say = Callable[[str], None]
 
@@ -87,8 +87,19 @@ class PlanJob:
             budget = budget_beside_distribution(self.budget, card, backend, question["model"])
             return plan(**question | {"batch_size": share}, budget=budget, gpu=card, say=say)
 
+        def try_recipe(recipe: Recipe, share: int, card: Card) -> Need:
+            from fitroom.planning.shared_recipe import try_recipe as try_on
+
+            say(f"trying micro-batch {recipe.micro_batch or share} on {card.name}")
+            model, size = question["model"], recipe.image_size
+            budget = budget_beside_distribution(self.budget, card, backend, model)
+            model = question["rebuild"](size) if size else model
+            optimizer = None if recipe.optimizer else question["optimizer"]
+            fixed = replace(recipe, image_size=None)
+            return try_on(model, share, fixed, card, budget, backend=backend, optimizer=optimizer)
+
         with known_sizes(sequence_length=self.sequence_length):
-            return plan_devices(cards, int(self.batch_size), backend, make_plan, BATCH_STATISTICS[backend])
+            return plan_devices(cards, int(self.batch_size), backend, make_plan, try_recipe, BATCH_STATISTICS[backend])
 
     def run_for_cards(self, backend: str | None, say: Say) -> list[CardPlan]:
         """The best plan for each card of the catalogue."""

@@ -1,7 +1,7 @@
 """A plan for several cards: the share of each, one recipe for all, and which card binds."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fitroom.budget import Budget
@@ -10,19 +10,39 @@ from fitroom.distribution.overhead import NCCL_BYTES, allocator_bytes
 from fitroom.distribution.shares import check_batch, share_out
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.devices import gradient_bytes
+from fitroom.planning.option import Speed
 from fitroom.planning.result import Plan
+from fitroom.recipe import Recipe
 from fitroom.units import format_bytes
 
 EQUAL_SHARES_ONLY = ("jax",)
 """Backends that share a batch out evenly, whatever the cards."""
 
+OWN_MICRO_BATCHES = ("torch",)
+"""Backends on which each device goes over its share in micro-batches of the recipe's size. On the others all devices
+go over their shares in the same number of micro-batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What a recipe takes on one card, for its share of a batch."""
+
+    micro_batch: int
+    required_bytes: int
+    fits: bool
+    speed: Speed | None
+
+
 MakePlan = Callable[[int, Card], Plan]
 """Returns the plan for so many samples on a card."""
+
+TryRecipe = Callable[[Recipe, int, Card], Need]
+"""Returns what a recipe takes for so many samples on a card."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardShare:
-    """What one kind of card gets of a batch, and the plan for it alone."""
+    """What one kind of card gets of a batch, what the recipe of all cards takes there, and the plan for it alone."""
 
     card: Card
     count: int
@@ -31,16 +51,28 @@ class CardShare:
     share: int
     """The most samples of a batch that one of them gets."""
 
+    need: Need
+    """By the recipe that all cards use."""
+
     plan: Plan
+    """What would be best for this card alone."""
 
     @property
     def seconds_per_step(self) -> float | None:
         """How long a card takes for its share, predicted; the reduction of gradients is not in it."""
-        return self.plan.speed.seconds_per_step if self.plan.speed else None
+        return self.need.speed.seconds_per_step if self.need.speed else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {"gpu": self.card.name, "count": self.count, "samples": self.share, "plan": self.plan.to_dict()}
+        return {
+            "gpu": self.card.name,
+            "count": self.count,
+            "samples": self.share,
+            "micro_batch": self.need.micro_batch,
+            "required_bytes": self.need.required_bytes,
+            "speed": self.need.speed.to_dict() if self.need.speed else None,
+            "plan": self.plan.to_dict(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +85,12 @@ class DevicesPlan:
 
     samples: tuple[int, ...]
     """The share of each card, in the order in which they were named."""
+
+    recipe: Recipe
+    """The recipe that all cards use."""
+
+    micro_batch: int
+    """The largest micro-batch of a card."""
 
     backend: str
     binding: str
@@ -81,7 +119,7 @@ class DevicesPlan:
             "backend": self.backend,
             "samples": list(self.samples),
             "binding": self.binding,
-            "recipe": self.plan.recipe.to_dict() | {"micro_batch": self.plan.micro_batch},
+            "recipe": self.recipe.to_dict() | {"micro_batch": self.micro_batch},
             "seconds_per_step": None if seconds is None else round(seconds, 6),
             "cards": [each.to_dict() for each in self.shares],
             "why": self.why,
@@ -89,35 +127,96 @@ class DevicesPlan:
 
 
 def plan_devices(
-    cards: Sequence[Card], batch_size: int, backend: str, make_plan: MakePlan, batch_statistics: str
+    cards: Sequence[Card],
+    batch_size: int,
+    backend: str,
+    make_plan: MakePlan,
+    try_recipe: TryRecipe,
+    batch_statistics: str,
 ) -> DevicesPlan:
     """Share a batch out among cards, by their predicted speed where the backend allows it, and plan each share.
 
-    Raises InputError for fewer samples than cards, and NothingFitsError where a card cannot train its share.
+    All cards use one recipe: that of the card with the least room, or the next one that fits on all of them. Raises
+    InputError for fewer samples than cards, and NothingFitsError where there is none.
     """
     check_batch(batch_size, len(cards))
     kinds = list(dict.fromkeys(cards))
-    samples = share_out(batch_size, [1.0] * len(cards))
-    found = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
-    if len(kinds) > 1 and backend not in EQUAL_SHARES_ONLY and all(plan.speed for plan in found.values()):
-        speeds = {card: plan.speed.samples_per_second for card, plan in found.items() if plan.speed}
+    rest = batch_size % len(cards) if backend in EQUAL_SHARES_ONLY else 0
+    samples = share_out(batch_size - rest, [1.0] * len(cards))
+    plans = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
+    if len(kinds) > 1 and backend not in EQUAL_SHARES_ONLY and all(plan.speed for plan in plans.values()):
+        speeds = {card: plan.speed.samples_per_second for card, plan in plans.items() if plan.speed}
         by_speed = share_out(batch_size, [speeds[card] for card in cards])
-        if min(by_speed) > 0:
+        if min(by_speed) > 0 and by_speed != samples:
             samples = by_speed
-            found = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
+            plans = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
+    binding, recipe, needs = _choose_recipe(plans, backend, try_recipe)
     shares = tuple(
-        CardShare(card=card, count=cards.count(card), share=max(_own(samples, cards, card)), plan=plan)
-        for card, plan in found.items()
+        CardShare(card=card, count=cards.count(card), share=plan.batch_size, need=needs[card], plan=plan)
+        for card, plan in plans.items()
     )
-    binding = min(shares, key=lambda each: (each.plan.micro_batch / each.share, -(each.seconds_per_step or 0.0)))
+    micro_batch = max(need.micro_batch for need in needs.values())
     return DevicesPlan(
         batch_size=batch_size,
         shares=shares,
         samples=samples,
+        recipe=replace(recipe, micro_batch=micro_batch if micro_batch < max(samples) else None),
+        micro_batch=micro_batch,
         backend=backend,
-        binding=binding.card.name,
-        why=_explain(shares, binding, backend, batch_statistics),
+        binding=binding.name,
+        why=_explain(shares, binding, backend, batch_statistics, rest),
     )
+
+
+def _choose_recipe(
+    plans: Mapping[Card, Plan], backend: str, try_recipe: TryRecipe
+) -> tuple[Card, Recipe, dict[Card, Need]]:
+    """The card whose recipe fits on all, that recipe, and what it takes on each."""
+    in_order = sorted(plans, key=lambda card: _room(plans[card]))
+    short: list[str] = []
+    for card, recipe, micro_batch in _recipes(plans, in_order):
+        needs = {}
+        for other in in_order:
+            plan = plans[other]
+            share = plan.batch_size
+            own = _micro_batch_on(share, micro_batch, plans[card].batch_size, backend)
+            if other is card and recipe == plan.recipe:
+                required_bytes = plan.estimate.required_bytes
+                needs[other] = Need(micro_batch=own, required_bytes=required_bytes, fits=True, speed=plan.speed)
+                continue
+            needs[other] = try_recipe(replace(recipe, micro_batch=own if own < share else None), share, other)
+            if not needs[other].fits:
+                short.append(f"{other.name} would need {format_bytes(needs[other].required_bytes)}")
+                break
+        else:
+            return card, recipe, needs
+    raise NothingFitsError(
+        f"No one recipe fits on all of these cards, though each could train its share by another: {short[0]} with "
+        f"{in_order[0].name}'s.",
+        smallest_bytes=max(plan.estimate.required_bytes for plan in plans.values()),
+        hint=f"leave the {in_order[0].name} out, or keep one precision for all of them by --precision",
+    )
+
+
+def _recipes(plans: Mapping[Card, Plan], in_order: Sequence[Card]) -> Iterator[tuple[Card, Recipe, int]]:
+    """The recipes to try, each with its card and micro-batch there: what each card has, then ever smaller ones."""
+    for card in in_order:
+        yield card, plans[card].recipe, plans[card].micro_batch
+    for card in in_order:
+        for recipe in plans[card].fallbacks:
+            yield card, recipe, recipe.micro_batch or plans[card].batch_size
+
+
+def _micro_batch_on(share: int, micro_batch: int, share_there: int, backend: str) -> int:
+    """The micro-batch for a share, where another card has this one for its own."""
+    if backend in OWN_MICRO_BATCHES and micro_batch < share_there:
+        return min(micro_batch, share)
+    return -(-share // -(-share_there // micro_batch))
+
+
+def _room(plan: Plan) -> tuple[float, float]:
+    """What orders cards by their room, the least first: how far they split their share, then how long they take."""
+    return plan.micro_batch / plan.batch_size, -(plan.speed.seconds_per_step if plan.speed else 0.0)
 
 
 def budget_beside_distribution(asked: str | None, card: Card, backend: str, model: Any) -> Budget:
@@ -155,7 +254,7 @@ def _own(samples: Sequence[int], cards: Sequence[Card], card: Card) -> list[int]
     return [size for size, each in zip(samples, cards, strict=True) if each == card]
 
 
-def _explain(shares: Sequence[CardShare], binding: CardShare, backend: str, batch_statistics: str) -> str:
+def _explain(shares: Sequence[CardShare], binding: Card, backend: str, batch_statistics: str, rest: int) -> str:
     said = []
     if len(shares) == 1:
         said.append("All cards are alike.")
@@ -163,9 +262,13 @@ def _explain(shares: Sequence[CardShare], binding: CardShare, backend: str, batc
         said.append("JAX shares a batch out evenly, so that the faster cards wait for the slowest.")
     else:
         said.append("Each card gets samples in proportion to its predicted speed.")
+    if rest:
+        those = "1 sample that does not divide is" if rest == 1 else f"{rest} samples that do not divide are"
+        said.append(f"The {those} computed by all cards, and counted once.")
     if len(shares) > 1:
-        is_split = binding.plan.micro_batch < binding.share
+        bound = next(each for each in shares if each.card == binding)
+        is_split = bound.need.micro_batch < bound.share
         reason = "has the least room for its share" if is_split else "takes the longest for its share"
-        said.append(f"{binding.card.name} binds: it {reason}, and all cards use its recipe.")
+        said.append(f"{binding.name} binds: it {reason}, and all cards use its recipe.")
     said.append(f"BatchNormalization sees {batch_statistics}.")
     return " ".join(said)

@@ -7,6 +7,9 @@ garbage, nor `clear_session` frees its weights.
 
 And it keeps a kernel for every distinct operation that was run eagerly. The one that makes a variable is distinct for
 each variable: 36 KB of the host's memory for each weight, slot and metric that there ever was (TensorFlow 2.21).
+
+Programs that XLA compiled stay on the host whatever becomes of their functions: TensorFlow's cache of them drops none.
+A round can only say so.
 """
 
 import gc
@@ -21,6 +24,11 @@ from tensorflow.python.framework import ops
 _CUSTOM = "CustomGradient-"
 _HANDLES = (tf.resource, tf.variant)
 _PARKED = "fitroom_parked_gradients"
+
+_KEPT_PROGRAMS = (
+    "TensorFlow keeps what XLA compiled for this round's models on the host until the process ends; compile with "
+    "jit_compile=False, or run each round in a process of its own by fitroom.trials."
+)
 
 _outside: frozenset[str] | None = None
 """Names that were registered before the first round of this process; they are left alone."""
@@ -52,16 +60,30 @@ def begin_round() -> Callable[[], tuple[str, ...]]:
     global _outside
     if _outside is None:
         _outside = frozenset(ops.gradient_registry.list())
-    return _end_round
+    before = weakref.WeakSet(_jitted_models())
+
+    def end_round() -> tuple[str, ...]:
+        is_compiled = any(model not in before for model in _jitted_models())
+        _drop_gradients_of_dead_graphs()
+        if tf.executing_eagerly():
+            context.context().clear_kernel_cache()
+        notes = [_KEPT_PROGRAMS] if is_compiled else []
+        if tf.config.get_visible_devices("GPU"):
+            notes.append(
+                "TensorFlow keeps its memory pool until the process ends; what is free in it serves the next round."
+            )
+        return tuple(notes)
+
+    return end_round
 
 
-def _end_round() -> tuple[str, ...]:
-    _drop_gradients_of_dead_graphs()
-    if tf.executing_eagerly():
-        context.context().clear_kernel_cache()
-    if not tf.config.get_visible_devices("GPU"):
-        return ()
-    return ("TensorFlow keeps its memory pool until the process ends; what is free in it serves the next round.",)
+def _jitted_models() -> Iterator[Any]:
+    """The compiled Keras models whose steps XLA compiles."""
+    import keras
+
+    return (
+        each for each in gc.get_objects() if issubclass(type(each), keras.Model) and each.compiled and each.jit_compile
+    )
 
 
 def _drop_gradients_of_dead_graphs() -> None:

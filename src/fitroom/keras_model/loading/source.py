@@ -1,11 +1,14 @@
 """A model by what the user typed: a name of `keras.applications`, a `.keras` file, a preset's folder, or a function or
 class that builds it."""
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from fitroom.activity import activity
 from fitroom.errors import InputError, ModelError
 
 Kind = Literal["function", "file", "preset", "name"]
@@ -43,6 +46,9 @@ def load_model(source: ModelSource) -> Any:
     from fitroom.keras_model.input_batch import symbolic_calls
 
     kind = kind_of(source.text)
+    if "keras" not in sys.modules:
+        with activity("importing Keras"):
+            importlib.import_module("keras")
     with symbolic_calls():
         return _load(source, kind)
 

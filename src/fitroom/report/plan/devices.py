@@ -32,7 +32,7 @@ class _DevicesSheet:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sheet, plan = Sheet.of(options), self.plan
         yield sheet.make_text(self.title, "bold")
-        how = words.format_recipe(plan.plan.recipe, plan.plan.batch_size, precision=plan.plan.estimate.precision)
+        how = words.format_recipe(plan.recipe, max(plan.samples), precision=plan.plan.estimate.precision)
         yield sheet.make_text(f"fits on all cards with {how}", "bold green")
         yield Text()
         yield _lay_out(plan, sheet)
@@ -53,9 +53,9 @@ def _lay_out(plan: DevicesPlan, sheet: Sheet) -> Table:
         table.add_row(
             sheet.make_text(f"{each.count} x {each.card.name}"),
             Text(str(each.share)),
-            Text(format_bytes(each.plan.estimate.required_bytes)),
+            Text(format_bytes(each.need.required_bytes)),
             Text(format_bytes(each.plan.budget.bytes)),
-            Text(words.format_rate(each.plan.speed)),
+            Text(words.format_rate(each.need.speed)),
             Text("binds" if len(plan.shares) > 1 and each.card.name == plan.binding else ""),
         )
     return table
