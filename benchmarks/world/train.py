@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from world.corpus import CPU_BATCH, Configuration
-from world.predict import chosen, read_lines, start_backend, time_limit, write_line
+from world.estimates import chosen, read_lines, start_backend, time_limit, write_line
 
 RESULT = Path(__file__).parents[1] / "results" / "world_trained.jsonl"
 MICRO_BATCH = 2
@@ -133,7 +133,7 @@ def compiled_for_comparison(configuration: Configuration, model: Any) -> None:
         keras.Model.compile(model, **arguments)
 
 
-def batch(configuration: Configuration, model: Any) -> tuple[Any, Any]:
+def batch(configuration: Configuration, model: Any, size: int = CPU_BATCH) -> tuple[Any, Any]:
     """Random inputs and targets of the shapes that an estimate assumes; whole numbers are 0 or 1."""
     import keras
     import numpy as np
@@ -151,9 +151,9 @@ def batch(configuration: Configuration, model: Any) -> tuple[Any, Any]:
             return np.ones(spec.shape, "bool")
         return random.random(spec.shape).astype("float32")
 
-    size, length = configuration.image_size, configuration.sequence_length
-    with symbolic_calls(), known_sizes(configuration.input_shape, image_size=size, sequence_length=length):
-        x = input_specs(model, CPU_BATCH, Recipe(image_size=size))
+    image_size, length = configuration.image_size, configuration.sequence_length
+    with symbolic_calls(), known_sizes(configuration.input_shape, image_size=image_size, sequence_length=length):
+        x = input_specs(model, size, Recipe(image_size=image_size))
         candidates = [y for y in target_specs(model, x) if y is not None]
     return keras.tree.map_structure(values, x), keras.tree.map_structure(values, candidates[0])
 

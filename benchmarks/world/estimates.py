@@ -1,7 +1,7 @@
 """Estimate the configurations of the corpus without a card: which can be estimated, which are refused and why.
 
-    python benchmarks/world/predict.py jax                   # or torch, tensorflow-graph, tensorflow-jit
-    python benchmarks/world/predict.py torch --only "dilated,bert" --again --to FILE
+    python benchmarks/world/estimates.py jax                   # or torch, tensorflow-graph, tensorflow-jit
+    python benchmarks/world/estimates.py torch --only "dilated,bert" --again --to FILE
 
 Adds a line a configuration and mode to results/world_predicted.jsonl, for an H200; what has one is not estimated again
 without `--again`. One process estimates all of a mode, one after another; a crash ends it, and the next call goes on
@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -141,7 +142,7 @@ def write_line(file: Path, line: dict[str, Any]) -> None:
     """Replace the line of a configuration and mode, in the order of the corpus; other processes write others."""
     import fcntl
 
-    with file.with_suffix(".lock").open("w") as lock:
+    with Path(tempfile.gettempdir(), f"{file.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = {(each["name"], each["mode"]): each for each in read_lines(file)} | {(line["name"], line["mode"]): line}
         in_order = [
