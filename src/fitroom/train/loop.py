@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fitroom.distribution.current import current_distribution
 from fitroom.errors import OutOfMemoryError, PeerError
 from fitroom.events import Events
 from fitroom.inputs.batches import Batches
@@ -86,6 +87,7 @@ class Loop:
                 found = self._validate(self.validation)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             callbacks.on_epoch_end(position.epoch, logs)
+            self._agree_on_stopping()
             position = Position(epoch=position.epoch + 1, batch=0)
             checkpointer.after_epoch(position)
         if self.epochs > 0 and model.optimizer is not None:
@@ -111,6 +113,7 @@ class Loop:
                     logs = self.transaction.train(item.batch)
                     watch.check(logs, position.epoch, number)
                 self.callbacks.on_train_batch_end(execution.end, logs)
+                self._agree_on_stopping()
                 self.checkpointer.after_batch(Position(epoch=position.epoch, batch=number + 1), item, logs)
                 if self.model.stop_training:
                     break
@@ -118,6 +121,12 @@ class Loop:
         if not logs and position.batch:  # all batches were trained before the run was killed
             logs = dict(self.checkpointer.last_logs)
         return epoch_logs(self.model, logs)
+
+    def _agree_on_stopping(self) -> None:
+        """Where a callback of one process stops the training, by its own clock say, have all of them stop here."""
+        distribution = current_distribution()
+        if distribution is not None and distribution.num_processes > 1:
+            self.model.stop_training = distribution.any_of(bool(self.model.stop_training))
 
     def _validate(self, validation: Validation) -> dict[str, Any]:
         self.events.where.pop("batch", None)
