@@ -10,9 +10,10 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes: without compiled files on disk each of them compiles all of src/ anew, for a second.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What of the tests runs side by side, the longest first. Those of tests/pressure mostly wait: TensorFlow gives up on an
-# allocation after ten seconds.
-PARTS := test-tensorflow test-jax test-pressure test-commands test-torch lint test-allocator test-pages test-unit \
+# What of the tests runs side by side, the longest first, so that no core is left alone at the end. One process each,
+# which imports its frameworks once; those of tests/pressure wait for a while, since TensorFlow gives up on an allocation
+# after ten seconds.
+PARTS := test-commands test-tensorflow test-pressure test-jax test-torch lint test-pages test-allocator test-unit \
 	test-docstrings
 PYTEST = $(BIN)/python -m pytest -m "$(SELECT)" -o cache_dir=.pytest_cache/$@
 SELECT ?= not slow
@@ -50,21 +51,17 @@ test-unit: $(READY)
 test-docstrings: $(READY)
 	$(PYTEST) --doctest-modules src
 
-test-jax test-torch: test-%: $(READY)
+test-tensorflow test-jax test-torch: test-%: $(READY)
 	KERAS_BACKEND=$* $(PYTEST) tests/backends
-
-# The longest part: alone in one process it would still run when all others are done.
-test-tensorflow: $(READY)
-	KERAS_BACKEND=tensorflow $(PYTEST) --numprocesses 2 --dist loadfile tests/backends
 
 test-allocator: $(READY)
 	$(PYTEST) tests/pressure/allocator
 
 test-pressure: $(READY)
-	$(PYTEST) --numprocesses 6 --dist loadfile --ignore tests/pressure/allocator tests/pressure
+	$(PYTEST) --numprocesses 3 --dist loadfile --ignore tests/pressure/allocator tests/pressure
 
 test-commands: $(READY)
-	$(PYTEST) --numprocesses 2 --dist loadfile tests/commands
+	$(PYTEST) tests/commands
 
 test-pages: $(READY)
 	$(PYTEST) tests/pages

@@ -10,6 +10,12 @@ requires (`capped`: whether five steps ran). `--profile FOLDER` also writes the 
     python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
 
 times steps of eight models with fused kernels in one process, for predict/speed_factors.py: 2 minutes on an H200.
+
+    python benchmarks/measure/kernels.py --beside FOLDER
+
+runs what stands beside these cases, by other scripts: timm's Xception, and what is planned in 16 GiB against Keras's
+largest batch, on PyTorch and JAX. The plans are kept in FOLDER. timm, and KerasHub for the cases `gpt2`, have to be
+installed; a case whose library is missing is a line with its error.
 """
 
 import argparse
@@ -31,8 +37,25 @@ CASES: dict[str, tuple[str, str, int, int]] = {
     "densenet121-bf16": ("DenseNet121", "mixed_bfloat16", 224, 64),
     "lstm": ("lstm", "float32", 200, 64),
     "lstm-masked": ("lstm-masked", "float32", 200, 64),
+    "lstm-bidirectional-masked": ("lstm-bidirectional-masked", "float32", 200, 64),
+    "gpt2": ("gpt2", "mixed_bfloat16", 1024, 8),
+    "gpt2-dropout": ("gpt2-dropout", "mixed_bfloat16", 1024, 8),
 }
 """Model, precision, pixels or words, batch."""
+
+NOT_SERVED = ("gpt2", "gpt2-dropout")
+"""Cases of Keras's own step alone: no layer of theirs is served by a fused kernel."""
+
+_PLAN = "plan.py"
+_IN_16_GIB = ("--model", "Xception", "--budget", "16GiB")
+BESIDE: tuple[tuple[str, ...], ...] = (
+    ("torch_twin.py", "measure", "--ways", "none", "--precision", "mixed_bfloat16"),
+    (_PLAN, "make", "--backend", "torch", *_IN_16_GIB, "--precision", "mixed_bfloat16", "--to", "FOLDER/torch"),
+    (_PLAN, "user", "--backend", "torch", *_IN_16_GIB, "--precision", "float32"),
+    (_PLAN, "user", "--backend", "torch", *_IN_16_GIB, "--precision", "mixed_bfloat16"),
+    (_PLAN, "make", "--backend", "jax", *_IN_16_GIB, "--precision", "mixed_bfloat16", "--to", "FOLDER/jax"),
+)
+"""Scripts of this folder and their arguments; plans that were made are run after them."""
 
 WARM, TIMED = 4, 15
 
@@ -62,6 +85,7 @@ def main() -> None:
     parser.add_argument("--no-cap", action="store_true", help="leave the capped run out")
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="run what the cases are compared with instead")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -71,14 +95,34 @@ def main() -> None:
     if arguments.speeds:
         measure_speeds(arguments.out)
         return
+    if arguments.beside:
+        run_beside(arguments.beside)
+        return
     for name in arguments.only:
         for kernels in arguments.kernels:
+            if kernels == "fused" and name in NOT_SERVED:
+                continue
             found = run_child(name, kernels, 0, arguments.profile)
             if kernels == "fused" and not arguments.no_cap and "required_bytes" in found:
                 found["capped"] = run_child(name, kernels, found["required_bytes"], None)
             with arguments.out.open("a") as lines:
                 lines.write(json.dumps(found) + "\n")
             print(json.dumps(found), flush=True)
+
+
+def run_beside(folder: Path) -> None:
+    """Run what the cases are compared with; each script adds lines to its own file of results."""
+    for script, *options in BESIDE:
+        _run_script(script, [option.replace("FOLDER", str(folder)) for option in options])
+    for plan in sorted(folder.glob("*/*.json")):
+        _run_script(_PLAN, ["run", str(plan)])
+
+
+def _run_script(script: str, options: list[str]) -> None:
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name(script)), *options])
+    print(
+        f"{script} {' '.join(options)}: {'done' if done.returncode == 0 else f'failed ({done.returncode})'}", flush=True
+    )
 
 
 def run_child(name: str, kernels: str, limit_bytes: int, profile: Path | None) -> dict[str, Any]:
@@ -218,15 +262,18 @@ def build(name: str, size: int, batch_size: int, device: Any) -> tuple[Any, Any,
     import keras
     import torch
 
+    if name.startswith("gpt2"):
+        return build_gpt2(size, batch_size, device, dropout=0.1 if name.endswith("dropout") else 0.0)
     y = torch.randint(0, 5, (batch_size,), device=device)
     if name.startswith("lstm"):
         layers = keras.layers
+        around = layers.Bidirectional if "bidirectional" in name else lambda layer: layer
         model = keras.Sequential(
             [
                 keras.Input((size,), dtype="int32"),
                 layers.Embedding(20000, 128, mask_zero=name.endswith("masked")),
-                layers.LSTM(64, return_sequences=True),
-                layers.LSTM(64),
+                around(layers.LSTM(64, return_sequences=True)),
+                around(layers.LSTM(64)),
                 layers.Dense(5, activation="softmax"),
             ]
         )
@@ -238,6 +285,28 @@ def build(name: str, size: int, batch_size: int, device: Any) -> tuple[Any, Any,
         x = torch.rand(batch_size, size, size, 3, device=device)
     model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
     return model, x, y
+
+
+def build_gpt2(words: int, batch_size: int, device: Any, *, dropout: float) -> tuple[Any, Any, Any]:
+    """KerasHub's GPT-2 in its small size, without weights, and a batch on the device."""
+    import keras
+    import keras_hub
+    import torch
+
+    backbone = keras_hub.models.GPT2Backbone(
+        vocabulary_size=50257,
+        num_layers=12,
+        num_heads=12,
+        hidden_dim=768,
+        intermediate_dim=3072,
+        dropout=dropout,
+        max_sequence_length=words,
+    )
+    model = keras_hub.models.GPT2CausalLM(backbone=backbone)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=None, jit_compile=False)
+    tokens = torch.randint(0, 50257, (batch_size, words), device=device)
+    return model, {"token_ids": tokens, "padding_mask": torch.ones_like(tokens)}, tokens
 
 
 def write_profile(file: Path, run: Any) -> None:

@@ -68,6 +68,7 @@ def main() -> None:
         print("RESULT " + json.dumps(run_task(arguments.here, arguments)))
         return
     arguments.work.mkdir(parents=True, exist_ok=True)
+    failed = []
     done = {line["task"] for line in read_lines(arguments.out)}
     for task in arguments.only:
         if task in done:
@@ -79,12 +80,14 @@ def main() -> None:
         results = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
         if not results:
             print(f"{task} failed", file=sys.stderr)
+            failed.append(task)
             continue
         line = json.loads(results[-1][7:]) | {"wall_seconds": round(time.monotonic() - started, 1)}
         with arguments.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
         shown = {name: line[name] for name in ("task", "accuracy", "peak_bytes", "wall_seconds") if name in line}
         print(shown, flush=True)
+    sys.exit(1 if failed else 0)
 
 
 def run_task(task: str, arguments: Any) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def compiler_in_forks():
     """XLA's GPU compiler does not import JAX anew for each step; tests/commands has it as users do."""
     compiler = ReadyCompiler()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fitroom.backends.xla.process._exit_code", compiler.exit_code)
+        patch.setattr("fitroom.backends.xla.process._start", compiler.begin)
         yield
     compiler.end()
 

@@ -91,6 +91,17 @@ def test_adapters_are_merged_in_the_file_and_by_merge(tmp_path):
         np.testing.assert_allclose(answers_of(loaded), answers_of(found), atol=1e-5)
 
 
+@pytest.mark.quick_on("torch")
+def test_frozen_layers_train_their_adapters_and_a_named_head():
+    model = plain()
+    model.trainable = False
+    found = adapt(model, 2, train=["head"])
+    names = {variable.name for variable in found.trainable_variables}
+    assert names == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}
+    with pytest.raises(fitroom.ModelError, match="has an adapter; fitroom"):
+        separable(found, ["conv"])
+
+
 def test_what_cannot_be_is_refused():
     model = plain()
     with pytest.raises(fitroom.ModelError, match="kernel is 1 x 1"):

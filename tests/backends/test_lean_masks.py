@@ -61,6 +61,27 @@ def test_without_schedule_weights_are_zero_from_the_first_batch():
     assert pruning.sparsity(model) == 0.5
 
 
+@pytest.mark.quick_on("torch")
+def test_schedule_counts_from_its_begin_and_averages_of_weights_are_masked():
+    model = classifier()
+    model.compile(keras.optimizers.SGD(0.01, use_ema=True), model.loss)
+    model.fit(X, Y, batch_size=16, epochs=4, verbose=0)
+    pruning = prune(model, 0.75, structured=False, schedule=SCHEDULE)
+    watched = Sparsities(pruning)
+    with pytest.warns(UserWarning, match="reaches 0.75 at update 12"):
+        model.fit(X, Y, batch_size=16, epochs=1, verbose=0, callbacks=[pruning, watched])
+    assert watched.seen[0] == 0
+    model.fit(X, Y, batch_size=16, epochs=4, verbose=0, callbacks=[pruning, watched])
+    assert watched.seen == sorted(watched.seen)
+    assert pruning.sparsity(model) == 0.75  # the averages of the weights, which Keras puts in place at the end, too
+
+
+def test_choice_is_not_missed_where_batches_are_counted_in_steps():
+    schedule = PolynomialSchedule(begin=2, end=40, frequency=3)
+    assert [step for step in range(7, 70, 7) if schedule.is_due(step, step - 7)] == [7, 14, 21, 28, 35, 42]
+    assert [step for step in range(1, 70) if schedule.is_due(step, step - 1)] == [*range(2, 40, 3), 40]
+
+
 def test_stopped_run_resumes_with_its_masks(tmp_path):
     def train(folder, *more):
         model = classifier()

@@ -1,5 +1,6 @@
 """Structured pruning: channels are really removed, and what is left answers as it should."""
 
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from keras import layers
 import fitroom
 from fitroom.lean import changes, prune
 from lean_models import NETS, SIZE, attention, flattened, residual, shared
+from processes import hide_tensorflow
 from zeroed_channels import draw_weights, prune_and_zero
 
 IMAGES = np.random.default_rng(0).normal(size=(4, SIZE, SIZE, 3)).astype("float32")
@@ -93,13 +95,19 @@ def test_gradient_keeps_the_channels_that_the_loss_needs():
     pruned = prune(model, 0.5, importance="gradient", data=(x, np.ones((8, 1), "float32")))
     np.testing.assert_allclose(answers_of(pruned, x), answers_of(model, x), atol=1e-5)
     assert not np.allclose(answers_of(prune(model, 0.5), x), answers_of(model, x))
+    model.trainable = False
+    frozen = prune(model, 0.5, importance="gradient", data=(x, np.ones((8, 1), "float32")))
+    np.testing.assert_array_equal(frozen.get_weights()[0], pruned.get_weights()[0])
 
 
+@pytest.mark.quick_on("torch")
 def test_saved_model_loads_without_fitroom(tmp_path):
     pruned = prune(drawn(shared), 0.5)
     pruned.save(tmp_path / "pruned.keras")
     np.save(tmp_path / "answers.npy", answers_of(pruned))
     np.save(tmp_path / "images.npy", IMAGES)
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    environment = os.environ if is_tensorflow else hide_tensorflow(os.environ)
     script = (
         "import sys; sys.modules['fitroom'] = None\n"
         "import keras, numpy as np\n"
@@ -107,7 +115,7 @@ def test_saved_model_loads_without_fitroom(tmp_path):
         "found = keras.ops.convert_to_numpy(model(np.load('images.npy')))\n"
         "np.testing.assert_allclose(found, np.load('answers.npy'), atol=1e-6)\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
 
 
 def test_changes_name_groups_and_what_is_kept():
@@ -125,6 +133,87 @@ def test_changes_name_groups_and_what_is_kept():
 class Doubled(layers.Layer):
     def call(self, inputs):
         return 2 * inputs
+
+
+def mixer():
+    """Dense layers over tokens, without a sum around them."""
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Permute((2, 1))(layers.Dense(12, name="first")(layers.Reshape((SIZE * SIZE, 3))(inputs)))
+    x = layers.Permute((2, 1))(layers.Dense(8, name="tokens")(x))
+    return keras.Model(inputs, layers.Dense(2)(layers.Flatten()(layers.Dense(6, name="last")(x))))
+
+
+def pooled_channels():
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Permute((3, 2, 1))(layers.Conv2D(8, 3, name="first")(inputs))
+    return keras.Model(inputs, layers.Dense(2)(layers.GlobalAveragePooling2D()(layers.MaxPooling2D(2, 1)(x))))
+
+
+def convolved_channels():
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Permute((3, 2, 1))(layers.Conv2D(8, 3, name="first")(inputs))
+    return keras.Model(inputs, layers.Dense(2)(layers.GlobalAveragePooling2D()(layers.Conv2D(6, 3, name="last")(x))))
+
+
+def first_channels_flattened():
+    """Flatten brings the channels to the end first."""
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Permute((3, 1, 2))(layers.Conv2D(6, 3, name="first")(inputs))
+    return keras.Model(inputs, layers.Dense(2)(layers.Flatten(data_format="channels_first")(x)))
+
+
+@pytest.mark.quick_on("torch")
+@pytest.mark.parametrize(
+    ("make", "first"), [(mixer, 6), (pooled_channels, 8), (convolved_channels, 8), (first_channels_flattened, 3)]
+)
+def test_channels_along_other_axes_are_followed_or_kept(make, first):
+    model = drawn(make)
+    try:
+        pruned = prune_and_zero(model, 0.5)
+    except fitroom.ModelError:
+        pruned = model
+    layer = pruned.get_layer("first")
+    assert getattr(layer, "units", getattr(layer, "filters", None)) == first
+    np.testing.assert_allclose(answers_of(pruned), answers_of(model), atol=1e-5)
+
+
+def by_sum(x):
+    return x / (1 + keras.ops.sum(keras.ops.abs(x), axis=-1, keepdims=True))
+
+
+@pytest.mark.quick_on("torch")
+def test_functions_of_the_users_own_are_copied_and_keep_the_channels_they_may_mix():
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Conv2D(8, 1, activation=by_sum, name="own")(inputs)
+    x = layers.Lambda(lambda x: by_sum(x))(layers.Conv2D(6, 1, name="before")(x))
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(6, 1, activation="relu", name="after")(x))
+    model = keras.Model(inputs, layers.Dense(2)(x))
+    pruned = prune_and_zero(model, 0.5)
+    assert [pruned.get_layer(name).filters for name in ("own", "before", "after")] == [8, 6, 3]
+    np.testing.assert_allclose(answers_of(pruned), answers_of(model), atol=1e-6)
+
+
+class Unknown(layers.Layer):
+    def __init__(self, first, second):
+        super().__init__()
+
+    def get_config(self):
+        return {}
+
+    def call(self, inputs):
+        return inputs
+
+
+@pytest.mark.quick_on("torch")
+def test_what_cannot_be_copied_or_is_quantized_is_named():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, layers.Dense(2)(Unknown(1, 2)(layers.Dense(8)(layers.Dense(8)(inputs)))))
+    with pytest.raises(fitroom.ModelError, match="\\(Unknown\\) could not be copied"):
+        prune(model, 0.5)
+    quantized = keras.Sequential([keras.Input((4,)), layers.Dense(8), layers.Dense(2)])
+    quantized.quantize("int8")
+    with pytest.raises(fitroom.ModelError, match="is quantized"):
+        prune(quantized, 0.5)
 
 
 class Own(keras.Model):

@@ -1,5 +1,6 @@
 """The planner on small models of Keras, with scripted estimates: so many times what the rules count."""
 
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ import fitroom
 from fitroom.budget import Budget
 from fitroom.cards.catalogue import find_card
 from fitroom.errors import InputError, ModelError, NothingFitsError
+from fitroom.keras_model.private import skip_tensorflow_types
 from fitroom.planning.cards import plan_for_cards
 from fitroom.planning.identity import describe_difference, model_digest
 from fitroom.planning.planner import Planner
@@ -431,6 +433,27 @@ def test_a_probe_times_the_best_few_and_the_fastest_of_them_is_taken():
         (before == keras.ops.convert_to_numpy(weight)).all()
         for before, weight in zip(weights, model.weights, strict=True)
     )
+
+
+@pytest.mark.quick_on("torch")
+def test_a_plan_on_another_backend_does_not_import_tensorflow(monkeypatch):
+    import keras.src.utils.module_utils as modules
+
+    if sys.modules.get("tensorflow"):
+        pytest.skip("Keras may ask: it is imported")
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    asked = []
+
+    class Asked:
+        def find_spec(self, name, path=None, target=None):
+            asked.append(name)
+
+    monkeypatch.setattr(modules.tensorflow, "_available", None)
+    monkeypatch.setattr(sys, "meta_path", [Asked(), *sys.meta_path])
+    with skip_tensorflow_types():
+        keras.layers.Dense(3, activation="relu").get_config()
+    assert "tensorflow" not in asked
+    assert modules.tensorflow._available is None
 
 
 def test_a_recipe_tried_on_a_card_takes_what_a_plan_for_that_card_says():

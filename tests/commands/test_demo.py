@@ -1,25 +1,46 @@
 """`make demo` does what it says: plain Keras dies of memory, and fitroom trains in the same memory."""
 
 import json
+import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+from ready_process import run_forked
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_from_crash_to_trained(tmp_path):
-    finished = subprocess.run(
-        [sys.executable, EXAMPLES / "demo.py", "demo", "--quick"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
-    assert finished.returncode == 0, finished.stdout
-    _, crash, estimate, training, prediction = re.split(r"\n[1-5]\. ", finished.stdout)[1:]
+def run_demo(folder, monkeypatch, capsys):
+    """The script, to its end: its exit code and what it and its commands print. These are forked, all else is real."""
+
+    def run_command(command, capture_output=False, **options):
+        assert command[0] == sys.executable
+        backend = os.environ.get("KERAS_BACKEND")
+        done = run_forked(*command[1:], backend=backend, cwd=folder, env=os.environ)
+        if not capture_output:
+            sys.stdout.write(done.stdout + done.stderr)
+        return done
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["demo.py", "demo", "--quick"])
+    monkeypatch.setattr(subprocess, "run", run_command)
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setattr(os, "environ", os.environ.copy())  # it sets the limit for its commands
+    exit_code = 0
+    try:
+        runpy.run_path(str(EXAMPLES / "demo.py"), run_name="__main__")
+    except SystemExit as error:
+        exit_code = error.code
+    return exit_code, capsys.readouterr().out
+
+
+def test_from_crash_to_trained(tmp_path, monkeypatch, capsys):
+    exit_code, printed = run_demo(tmp_path, monkeypatch, capsys)
+    assert exit_code == 0, printed
+    _, crash, estimate, training, prediction = re.split(r"\n[1-5]\. ", printed)[1:]
 
     assert "ResourceExhaustedError" in crash
     assert "OOM when allocating tensor" in crash
@@ -31,11 +52,7 @@ def test_from_crash_to_trained(tmp_path):
     assert training.count("BatchNormalization") == 1, "one fact is said once"
     assert "tulip/0000.jpg" in prediction
     assert "demo/run/report.html" in prediction
-    noise = [
-        line
-        for line in finished.stdout.splitlines()
-        if re.search(r"Warning|WARNING|Traceback|^[IWE]\d{4} |oneDNN", line)
-    ]
+    noise = [line for line in printed.splitlines() if re.search(r"Warning|WARNING|Traceback|^[IWE]\d{4} |oneDNN", line)]
     assert noise == []
 
     run = tmp_path / "demo" / "run"

@@ -28,7 +28,7 @@ def run_python(*arguments, driver=None, packages=(), **environment):
         env=inherited | {"PYTHONPATH": path, "COLUMNS": "80"} | answers | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         cwd=ROOT,
     )
 

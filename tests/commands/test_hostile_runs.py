@@ -113,7 +113,7 @@ def test_a_pipe_in_a_run_folder_is_not_waited_for(folder, name):
     os.mkfifo(run / name)
     look = "import sys; from fitroom.runs.folder import RunFolder; from fitroom.classify import records\n"
     look += "records.read_job(RunFolder.open(sys.argv[1], {'epochs': 1}).path)"
-    done = subprocess.run([sys.executable, "-c", look, str(run)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", look, str(run)], capture_output=True, text=True, timeout=900)
     assert "it is not a file" in done.stderr or name == "lock"
 
 
@@ -253,7 +253,7 @@ def test_the_command_that_names_a_report_writes_it(folder):
     for torn in (None, "<html>"):
         if torn:
             (run / "report.html").write_text(torn)
-        done = subprocess.run(command, env=environment("torch"), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=environment("torch"), capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
         assert f"report    {Path(run / 'report.html')}" in done.stdout
         assert (run / "report.html").read_text().rstrip().endswith("</html>")

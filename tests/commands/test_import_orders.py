@@ -91,7 +91,7 @@ def run(folder, *arguments, backend="torch", has_tensorflow=False):
     if not has_tensorflow:
         environment = hide_tensorflow(environment)
     command = [sys.executable, "-m", "fitroom", "run", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ import functools
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 import private_names
 from private_names import BACKENDS, ONLY_WITH_CUDA, PRIVATE_NAMES, find_uses, unlisted_uses, words_of_source
+from processes import ROOT
+from ready_process import run_forked
 
 
 @functools.cache
 def missing_names(backend):
     """Found in a process of its own, since Keras has one backend a process."""
     environment = os.environ | {"KERAS_BACKEND": backend, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, private_names.__file__, "--missing"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    command = private_names.__file__, "--missing"
+    done = run_forked(*command, backend=backend, with_tensorflow=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return set(json.loads(done.stdout.splitlines()[-1]))
 

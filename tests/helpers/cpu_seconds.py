@@ -1,11 +1,12 @@
-"""A plugin of pytest: `--cpu-seconds 15` prints which files took most CPU time, child processes counted.
+"""A plugin of pytest: `--cpu-seconds 15` prints which tests and files took most CPU time, child processes counted.
 
 Unlike `--durations` it says the same on a busy machine as on a quiet one, and sees what waits beside others.
 """
 
-import resource
+import contextlib
 from collections import Counter
 
+import psutil
 import pytest
 
 COLLECTING = "importing and collecting"
@@ -16,7 +17,7 @@ def pytest_addoption(parser):
         "--cpu-seconds",
         type=int,
         metavar="N",
-        help="print the N files that took most CPU time, child processes that have ended counted (0: all)",
+        help="print the N files that took most CPU time, child processes counted (0: all)",
     )
 
 
@@ -41,7 +42,7 @@ class CpuSeconds:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
         report = yield
-        report.cpu_seconds = self._lap()
+        report.cpu_seconds = self._lap() if report.when == "teardown" else 0.0  # looking at all processes takes a while
         report.cpu_seconds_before, self._before = self._before, 0.0
         return report
 
@@ -59,7 +60,16 @@ class CpuSeconds:
 
     def _lap(self):
         """Seconds since the last time this was asked."""
-        used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        now = sum(one.ru_utime + one.ru_stime for one in used)
-        passed, self._last = now - self._last, now
+        now = _seconds(psutil.Process())
+        passed, self._last = max(now - self._last, 0.0), max(now, self._last)
         return passed
+
+
+def _seconds(process):
+    """Of a process and its children: those it has waited for, those at work, and those that ended and still wait."""
+    total = 0.0
+    for one in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total

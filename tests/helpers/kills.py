@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from processes import hide_tensorflow
+
 SCRIPT = Path(__file__).with_name("killed_run.py")
 
 
@@ -20,12 +22,15 @@ def trained(
     A kill comes at a random moment of the first second after training began (imports are not worth killing); when as
     many as asked were done, or the training is, it is left alone.
     """
+    environment = os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    if backend != "tensorflow":
+        environment = hide_tensorflow(environment)
     moments = random.Random(seed)
     done = 0
     while True:
         child = subprocess.Popen(
             [sys.executable, str(script), str(folder)],
-            env=os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

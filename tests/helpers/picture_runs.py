@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from processes import QUICK_COMPILING
+from processes import QUICK_COMPILING, hide_tensorflow
 from ready_process import run_forked
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
@@ -65,9 +65,13 @@ def environment(backend: str) -> dict[str, str]:
     }
 
 
-def fitroom(folder: Path, *arguments: str, backend: str = "jax") -> subprocess.CompletedProcess[str]:
-    """The command, to its end."""
+def fitroom(
+    folder: Path, *arguments: str, backend: str = "jax", children_have_tensorflow: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """The command, to its end. Processes that it starts itself do not import TensorFlow beside another backend."""
     command, env = ("-m", "fitroom", *arguments), environment(backend)
+    if backend != "tensorflow" and not children_have_tensorflow:
+        env = hide_tensorflow(env)
     return run_forked(*command, backend=backend, with_tensorflow=True, cwd=folder, env=env)
 
 
@@ -80,7 +84,7 @@ def stopped(
         child = subprocess.Popen(
             [sys.executable, "-m", "fitroom", *arguments],
             cwd=folder,
-            env=environment(backend),
+            env=environment(backend) if backend == "tensorflow" else hide_tensorflow(environment(backend)),
             stdout=subprocess.DEVNULL,
             stderr=file,
         )

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -267,19 +268,23 @@ def planned(run_dir, *callbacks):
 
 def killed(run_dir):
     """The same, killed in the middle when both steps down were taken."""
-    planned(run_dir, KilledAt(4))
+    planned(run_dir, KilledAt(4, run_dir))
 
 
 class KilledAt(keras.callbacks.Callback):
-    """Ends the process before this batch as a power cut would, its checkpoint written."""
+    """Ends the process before this batch as a power cut would, the checkpoints of all batches before it written."""
 
-    def __init__(self, batch):
+    def __init__(self, batch, run_dir):
         super().__init__()
-        self.batch = batch
+        self.batch, self.folder = batch, Path(run_dir, "checkpoints")
 
     def on_train_batch_begin(self, batch, logs=None):
+        # A checkpoint is left out while the one before it is still being written, as on a busy machine.
+        deadline = time.monotonic() + 10
+        while batch and not (self.folder / f"{batch:08}.npz").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.1)
         if batch == self.batch:
-            time.sleep(1)
             os.kill(os.getpid(), signal.SIGKILL)
 
 

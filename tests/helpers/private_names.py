@@ -4,7 +4,7 @@
     KERAS_BACKEND=torch python tests/helpers/private_names.py --missing    # those that the installed versions lack
 
 Private is: a name with an underscore, and a module that its project calls internal (`keras.src`, `tensorflow.python`,
-`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX one private name is used.
+`tensorflow.core`, `tensorflow.compiler`, `jax._src`, `jaxlib`, `torch._*`). Of JAX few private names are used.
 """
 
 import ast
@@ -185,6 +185,7 @@ PRIVATE_NAMES = [
         "uninitialized_variables",
         is_text=True,
     ),
+    *_names("keras.src.utils.module_utils.tensorflow", "plans on JAX and PyTorch import TensorFlow", "_available"),
     *_names(
         "keras.src.random.seed_generator",
         "unseeded random operations do not resume where they were",
@@ -210,6 +211,13 @@ PRIVATE_NAMES = [
         "steps on PyTorch are not traced without a card",
         *("device_scope", "scatter"),
         backends=_TORCH,
+    ),
+    *_names("keras.src.backend.torch.numpy", "models that split at places are not traced", "split", backends=_TORCH),
+    *_names(
+        "jax._src.cudnn.fused_attention_stablehlo",
+        "attention in half precision is estimated as this machine would compute it, not the card",
+        *("check_cudnn_version", "check_compute_capability", "is_cuda_compute_capability_equal"),
+        backends=("jax",),
     ),
     # TensorFlow
     *_names(
@@ -312,7 +320,7 @@ PRIVATE_NAMES = [
     *_names(
         "<torch module>",
         "hooks are not called with fused kernels",
-        *("_forward_hooks", "_forward_pre_hooks"),
+        *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
         backends=_TORCH,
     ),
     *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
@@ -331,8 +339,8 @@ PRIVATE_NAMES = [
     ),
     *_names(
         "keras.src.backend.common.stateless_scope",
-        "recomputing with fused BatchNormalization",
-        "in_stateless_scope",
+        "recomputing with fused kernels, and a step that lends variables",
+        *("in_stateless_scope", "get_stateless_scope"),
         backends=_TORCH,
     ),
     *_names(

@@ -6,6 +6,7 @@ Takes calls of `run_compiler` from stdin, a line of JSON each, and forks for eac
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -23,8 +24,11 @@ class ReadyCompiler:
         self._process = None
         self._lock = threading.Lock()
 
-    def exit_code(self, module, arguments, folder, settings):
-        """Of `python -m module arguments`."""
+    def begin(self, module, arguments, folder, settings):
+        """`python -m module arguments`, which runs when it is waited for."""
+        return Forked(lambda: self._exit_code(module, arguments, folder, settings))
+
+    def _exit_code(self, module, arguments, folder, settings):
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder)} | dict(settings)
         with self._lock:
             if self._process is None:
@@ -45,11 +49,30 @@ class ReadyCompiler:
             self._process.communicate(timeout=60)
 
 
+class Forked:
+    """What stands for a process: it has ended when `wait` returns."""
+
+    def __init__(self, run):
+        self._run, self._exit_code = run, None
+
+    @property
+    def pid(self):
+        """Larger than any there is. Who asks ends the process, and where it has not run it never will."""
+        self._exit_code = -signal.SIGKILL if self._exit_code is None else self._exit_code
+        return 2**22 + 1
+
+    def wait(self):
+        if self._exit_code is None:
+            self._exit_code = self._run()
+        return self._exit_code
+
+
 def main():
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         module, arguments, folder, environment = json.loads(line)
         importlib.import_module(module)  # and with it JAX, for all forks to come
+        gc.freeze()  # no fork looks at its objects
         if not (child := os.fork()):
             os.setpgid(0, 0)
             os.environ.clear()

@@ -14,6 +14,7 @@ from typing import Any
 
 from pressure import limited
 from processes import hide_tensorflow
+from ready_process import run_forked
 
 FOLDER = Path(__file__).with_name("scripts")
 ALL = ("tensorflow", "jax", "torch")
@@ -92,15 +93,21 @@ class Outcome:
         return self.exit_code != 0 and ("ResourceExhaustedError" in self.stderr or "OOM when" in self.stderr)
 
 
-def run_script(script: Script, backend: str, *, served: bool, limit_mb: int | None = None) -> Outcome:
-    """Run it as it stands, or under `fitroom run`, in a process of its own."""
+def run_script(
+    script: Script, backend: str, *, served: bool, limit_mb: int | None = None, forks: bool = False
+) -> Outcome:
+    """Run it as it stands, or under `fitroom run`, in a process of its own; one that is forked starts at once."""
     environment = limited(limit_mb) if limit_mb else os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0"}
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
     environment |= {"KERAS_BACKEND": backend, **quiet}
     if backend != "tensorflow" and not script.needs_tensorflow:
         environment = hide_tensorflow(environment)
-    command = [sys.executable, *(["-m", "fitroom", "run"] if served else []), str(script.path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    words = [*(["-m", "fitroom", "run"] if served else []), str(script.path)]
+    if forks:
+        also = backend != "tensorflow" and script.needs_tensorflow
+        done = run_forked(*words, backend=backend, with_tensorflow=also, cwd=Path.cwd(), env=environment)
+    else:
+        done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=900)
     lines = done.stdout.splitlines()
     losses = json.loads(lines[-1]) if done.returncode == 0 and lines and lines[-1].startswith("{") else None
     stderr = done.stderr.replace(f"{FOLDER.parents[2]}{os.sep}", "")  # results name no place on this machine
@@ -127,9 +134,9 @@ def largest_difference(first: Any, second: Any) -> float:
     return math.inf if math.isnan(difference) else difference
 
 
-def compare(script: Script, backend: str) -> dict[str, Any]:
+def compare(script: Script, backend: str, *, forks: bool = False) -> dict[str, Any]:
     """Whether it prints the same losses plain and served; a traceback's end where it does not run."""
-    plain, served = (run_script(script, backend, served=one) for one in (False, True))
+    plain, served = (run_script(script, backend, served=one, forks=forks) for one in (False, True))
     if plain.losses is None:
         return {"losses": "plain fails", "error": plain.stderr[-600:]}
     if served.losses is None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from processes import needs
+from processes import hide_tensorflow, needs
 
 BUILDS = """
 import json, resource
@@ -72,7 +72,7 @@ def test_a_model_that_keras_builds_by_running_it_is_built_from_a_few_samples(tmp
     script.write_text(BUILDS)
     done = subprocess.run(
         [sys.executable, str(script)],
-        env=os.environ | {"KERAS_BACKEND": "torch"},
+        env=hide_tensorflow(os.environ | {"KERAS_BACKEND": "torch"}),
         capture_output=True,
         text=True,
         timeout=300,

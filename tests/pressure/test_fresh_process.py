@@ -4,8 +4,6 @@ TensorFlow waits ten seconds before it gives up on an allocation, so the process
 """
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from picture_runs import TRAIN, make_pictures
 from pressure import limited
 from processes import ROOT, needs
+from ready_process import run_forked
 
 SCRIPT = ROOT / "tests" / "helpers" / "scripts" / "memory_held.py"
 LIMIT_MB = 90
@@ -39,8 +38,9 @@ def make_model():
 
 
 def run(*words, cwd=None):
-    command = [sys.executable, "-m", "fitroom", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=limited(LIMIT_MB), capture_output=True, text=True, timeout=600)
+    """Forked; the fresh process that it starts is one."""
+    command = "-m", "fitroom", *map(str, words)
+    return run_forked(*command, backend="tensorflow", cwd=cwd, env=limited(LIMIT_MB))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,8 @@
 """A budget as a limit of the framework's allocator, in processes that start one."""
 
-from processes import needs, run_python
+import os
+
+from processes import hide_tensorflow, needs, run_python
 
 
 def test_the_limit_of_tensorflow_is_real(tmp_path):
@@ -28,5 +30,6 @@ said = []
 start_machine("torch", budget="64MiB", gpu=None, say=said.append)
 print(said[-1])
 """
-    said = run_python(["-c", program], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="")
+    hidden = {"PYTHONPATH": hide_tensorflow(os.environ)["PYTHONPATH"]}
+    said = run_python(["-c", program], backend="torch", keras_home=tmp_path, CUDA_VISIBLE_DEVICES="", **hidden)
     assert "not enforced: PyTorch has no limit for memory but on CUDA" in said

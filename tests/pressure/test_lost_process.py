@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from processes import ROOT, needs
+from processes import ROOT, hide_tensorflow, needs
 
 SCRIPT = ROOT / "tests" / "helpers" / "lost_process.py"
 TIME_LIMIT = 300
@@ -16,8 +16,15 @@ def _run(folder, name, *flags):
     command = [sys.executable, "-m", "fitroom", "run", *flags, str(SCRIPT), str(folder / "mark"), str(folder / name)]
     environment = os.environ | {"KERAS_BACKEND": "torch", "KERAS_HOME": str(folder), "FITROOM_VOTE_SECONDS": "60"}
     environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = hide_tensorflow(environment)
     return subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT, check=False
+        command,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
     )
 
 

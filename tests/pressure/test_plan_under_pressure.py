@@ -1,11 +1,10 @@
 """`fitroom.fit` with a plan where memory really runs out."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from pressure import LIMIT_MB, SCRIPT, SUM_OF_NUMBERS, limited, trained
 from processes import needs
+from ready_process import run_forked
 
 
 def test_a_plan_that_does_not_fit_recomputes_first_then_cuts_and_survives_a_kill(tmp_path):
@@ -13,8 +12,8 @@ def test_a_plan_that_does_not_fit_recomputes_first_then_cuts_and_survives_a_kill
     needs("tensorflow")
 
     def killed_and_gone_on():
-        command = [sys.executable, str(SCRIPT), "killed", str(tmp_path / "killed")]
-        done = subprocess.run(command, env=limited(LIMIT_MB), capture_output=True, text=True, timeout=900)
+        words = str(SCRIPT), "killed", str(tmp_path / "killed")
+        done = run_forked(*words, backend="tensorflow", cwd=tmp_path, env=limited(LIMIT_MB))
         assert done.returncode == -9, done.stderr[-3000:]
         return trained("planned", tmp_path / "killed")
 

@@ -8,6 +8,7 @@ import pytest
 
 from pressure import limited
 from processes import ROOT, needs
+from ready_process import run_forked
 
 SCRIPTS = ROOT / "tests" / "helpers" / "scripts"
 BATCH_SIZE, EPOCHS = 512, 2
@@ -17,6 +18,11 @@ LIMIT_MB = 300
 def run(*command):
     command = [sys.executable, *map(str, command)]
     return subprocess.run(command, env=limited(LIMIT_MB), capture_output=True, text=True, timeout=600)
+
+
+def run_fork(*command):
+    """The same, forked from a process that has imported TensorFlow; its devices have not started."""
+    return run_forked(*map(str, command), backend="tensorflow", cwd=ROOT, env=limited(LIMIT_MB))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +52,10 @@ def test_a_script_that_dies_of_memory_trains_unchanged(script, request):
     needs("tensorflow")
     pictures = [request.getfixturevalue("pictures")] if "folder" in script else []
     arguments = [SCRIPTS / script, *pictures, BATCH_SIZE, EPOCHS]
-    without = run(*arguments)
+    without = run_fork(*arguments)
     assert without.returncode != 0
     assert "ResourceExhaustedError" in without.stderr
-    with_it = run("-m", "fitroom", "run", *arguments)
+    with_it = run_fork("-m", "fitroom", "run", *arguments)
     assert with_it.returncode == 0, with_it.stderr[-3000:]
     assert f"updates {2 * EPOCHS}" in with_it.stdout
     assert "model.fit protected" in with_it.stderr
@@ -69,7 +75,7 @@ def test_on_a_card_tensorflow_does_not_wait_for_memory(tmp_path):
         "import fitroom\n"
         "fitroom.protect()\n"
     )
-    in_time, too_late = run("-m", "fitroom", "run", script), run(script)
+    in_time, too_late = run("-m", "fitroom", "run", script), run_fork(script)
     assert "waits False" in in_time.stdout
     assert "10 s" not in in_time.stderr
     assert "waits True" in too_late.stdout

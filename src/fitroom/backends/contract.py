@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from fitroom.batch import Batch, StepName
 from fitroom.distribution.current import Distribution
 from fitroom.distribution.selection import DeviceSelection
-from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.step import PendingStep, StepRequest, TracedStep
 from fitroom.recipe import Remat
 
 Name = Literal["tensorflow", "jax", "torch", "fake"]
@@ -212,3 +212,11 @@ class Backend(Protocol):
         `jit` is `jit_compile` where it differs from the model's own; `remat` says which segments of the model are
         recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served.
         """
+
+
+@runtime_checkable
+class TracesAhead(Protocol):
+    """A backend whose steps are compiled by another process: this one can trace the next step meanwhile."""
+
+    def begin_trace(self, model: Any, request: StepRequest) -> PendingStep:
+        """Trace a step and have it compiled. `trace` is the same with its result waited for."""

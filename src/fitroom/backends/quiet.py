@@ -18,6 +18,8 @@ from io import TextIOWrapper
 from types import ModuleType
 from typing import Any, BinaryIO
 
+from fitroom.backends.light_import import import_keras_lightly
+
 _STDERR = 2
 _ONE_AT_A_TIME = threading.RLock()
 """There is one stderr: of two threads that hold it back, the later to end would put back the file of the other."""
@@ -36,8 +38,12 @@ def quieten(backend: str) -> None:
 
 
 def quieten_for_estimates(backend: str) -> None:
-    """`quieten` for a process that only estimates: it also keeps JAX from taking the memory of a live card."""
+    """`quieten` for a process that only estimates.
+
+    It also keeps JAX from taking the memory of a live card, and Keras from importing what an estimate does not use.
+    """
     quieten(backend)
+    import_keras_lightly(backend)
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
     if backend == "jax":
         os.environ["JAX_PLATFORMS"] = "cpu"

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fitroom.backends.choose import installed_backends
+from fitroom.activity import begin_step
+from fitroom.backends.choose import choose_backend, installed_backends
 from fitroom.classify import records
 from fitroom.classify.options import OWN_WEIGHTS, resume_command
 from fitroom.data.files import files_below
 from fitroom.errors import InputError, ModelError
+from fitroom.report.shared.words import format_backend
 from fitroom.runs.job import Job
 from fitroom.runs.layout import JOB_FILE, MODEL_FILE
 
@@ -30,6 +32,7 @@ class Classifier:
         from fitroom.classify.evaluation import top_classes
         from fitroom.classify.prediction import Predictor
 
+        begin_step("predicting")
         predictor = Predictor(
             self.model,
             image_size=self.image_size,
@@ -60,7 +63,9 @@ def load_classifier(place: Path, *, backend: str | None = None, unsafe: bool = F
 
     from fitroom.classify.machine import start_machine
 
+    begin_step(f"starting {format_backend(choose_backend(machine_backend))}")
     start_machine(machine_backend, budget=None, gpu=None, say=lambda text: None)
+    begin_step(f"reading {file}")
     from fitroom.classify.compiling import make_plain
     from fitroom.classify.network import Network
     from fitroom.keras_model.loading.source import ModelSource, load_model

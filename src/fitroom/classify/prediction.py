@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fitroom.activity import activity
 from fitroom.backends.choose import current_backend
 from fitroom.errors import OutOfMemoryError, message_of
 from fitroom.remat.graph import functional_of
@@ -53,7 +54,9 @@ class Predictor:
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(files), self.batch_size):
                 some = files[start : start + self.batch_size]
-                yield from self._predict(some, list(pool.map(self._read, some)))
+                with activity(f"{start} of {len(files)} images done"):
+                    found = list(self._predict(some, list(pool.map(self._read, some))))
+                yield from found
 
     def images(self, images: Any) -> Any:
         """The probabilities of an array of images."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fitroom.activity import activity
 from fitroom.classify import records
 from fitroom.classify.choice import Choice, Chooser, has_same_request
 from fitroom.classify.compiling import learning_rate
@@ -48,11 +49,13 @@ class PreparedRun:
 
 def prepare(options: TrainOptions, command: Sequence[str], previous: Job | None, view: Listener) -> PreparedRun:
     """Choose everything, or take it from the `job.json` of a run that is resumed, and write `job.json`."""
-    machine = _start_machine(options, previous, view)
+    with activity("starting the framework"):
+        machine = _start_machine(options, previous, view)
     optimizer_class(options.optimizer)  # checks names that only Keras knows, before the scan
     source = _find_source(options, previous)
     own_size = source.image_size or 0
-    images = load_images(options, own_size, view.said)
+    with activity("reading the folder of images"):
+        images = load_images(options, own_size, view.said)
     phases = _build_phases(options, previous.frozen_layers if previous else None)
     keeps_plan = previous is not None and has_same_request(options, previous)
     if previous is not None and keeps_plan:
@@ -66,7 +69,8 @@ def prepare(options: TrainOptions, command: Sequence[str], previous: Job | None,
             phase=phases[-1],
             say=view.said,
         )
-        choice = chooser.choose()
+        with activity("planning"):
+            choice = chooser.choose()
         machine.backend.release()  # memory of the network that was planned with
         if previous is not None:
             choice = replace(choice, precision=Precision.from_job(previous))
@@ -75,7 +79,8 @@ def prepare(options: TrainOptions, command: Sequence[str], previous: Job | None,
     if choice.image_size != own_size:
         images = load_images(options, choice.image_size, lambda text: None)
     phases = _build_phases(options, choice.frozen_layers)
-    network = _build_network(options, choice, source, images)
+    with activity("building the network"):
+        network = _build_network(options, choice, source, images)
     asked, options = options, replace(options, optimizer=choice.optimizer)
     rate = learning_rate(phases[-1], options, network)
     for line in (describe_network(network, options, rate), *network.notes):

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras  # noqa: TID253 - imported once the backend is started
 
+from fitroom.activity import activity
 from fitroom.classify.compiling import compile_for
 from fitroom.classify.phases import Phase, begin_phase, is_over, read_earlier_history
 from fitroom.classify.preparation import PreparedRun
@@ -74,7 +75,8 @@ def train(prepared: PreparedRun, view: Listener) -> int | None:
         set_seed(prepared.options.seed)
         if phase.after is not None:
             set_layer_seeds(prepared.network.model, prepared.options.seed)
-        _fit(prepared, phase, best, view)
+        with activity("the first batch"):
+            _fit(prepared, phase, best, view)
     return best.epoch
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fitroom.environment import tensorflow_compiler_folder
-from fitroom.keras_model.loading import function
+from fitroom.keras_model.loading import function, preset
 from fitroom.memory import cache
 
 Answer = TypeVar("Answer")
@@ -49,6 +49,8 @@ def _identity(text: str) -> str | None:
     """What identifies a model: the content of its file, or its name; None for a function of the user."""
     if function.is_function(text):
         return None
+    if preset.is_preset(text):
+        return preset.digest_of(text)
     file = Path(text)
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else text.strip()
 

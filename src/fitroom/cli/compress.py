@@ -104,5 +104,12 @@ def _print(found: Any) -> None:
         f"{before.latency_seconds / after.latency_seconds:.1f} x faster",
     )
     Console().print(table)
+    if found.images and before.accuracy is not None:
+        error = 100 * (before.accuracy * (1 - before.accuracy) / found.images) ** 0.5
+        click.echo(
+            f"Accuracy is of {found.images} images, on which one run differs from another"
+            + (f"; its standard error is {error:.1f} points" if error else "")
+            + "."
+        )
     click.echo(f"model     {Path(after.run_dir) / 'model.keras'}")
     click.echo(f"next      fitroom export {after.run_dir} --format litert --int8")

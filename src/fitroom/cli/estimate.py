@@ -24,6 +24,7 @@ _EPILOG = (
 
 @click.command(name="estimate", epilog=_EPILOG)
 @click.argument("model", shell_complete=complete_models)
+@shared.config
 @click.option(
     "--batch-size",
     type=BatchSizes(),
@@ -74,6 +75,7 @@ _EPILOG = (
 @shared.plot("Plot memory over the step, to .svg, .png or .html.")
 def command(
     model: str,
+    config: str | None,
     batch_size: tuple[int, ...],
     classes: int | None,
     backend: str | None,
@@ -94,13 +96,15 @@ def command(
 ) -> None:
     """Estimate the memory of one training step of MODEL, by kind, layer and phase, without running it.
 
-    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
-    returns the model: build.py:make_model or package.module:make_model.
+    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, the folder of a KerasHub
+    preset, a function that returns the model (build.py:make_model or package.module:make_model), or a class of a
+    package (keras_hub:BertBackbone) with its arguments in a JSON file.
 
     \b
     fitroom estimate xception --batch-size 64 --backend jax --gpu H200
     fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
     fitroom estimate xception --batch-size 512 --devices 4 --gpu "RTX 3090"     # per card
+    fitroom estimate keras_hub:BertBackbone --config arguments.json --sequence-length 128
     fitroom estimate model.keras --plot memory.html
     fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 if it does not fit
     """
@@ -114,6 +118,7 @@ def command(
         raise click.UsageError("--timeline needs --json; --plot draws the timeline")
     job = EstimateJob(
         model=model,
+        config=config,
         batch_sizes=batch_size,
         classes=classes,
         recipe=Recipe(keras_accumulation=accumulate, **knobs),

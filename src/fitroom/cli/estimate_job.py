@@ -50,6 +50,9 @@ class EstimateJob:
     measure: bool
     unsafe: bool
     sequence_length: int | None = None
+    config: str | None = None
+    """A JSON file with the arguments of a class or function."""
+
     devices: int = 1
     shard_weights: bool = False
 
@@ -70,11 +73,17 @@ class EstimateJob:
                 classes=self.classes,
                 precision=self.recipe.precision,
                 unsafe=self.unsafe,
+                config=self.config,
             )
         )
         cells: list[Cell] = []
+        missing = cached.count(None)
         for batch_size, key, known in zip(self.batch_sizes, keys, cached, strict=True):
-            found = known or self._estimate(loaded.model, backend, card, batch_size, say)
+            if known is None:
+                number = missing - cached[self.batch_sizes.index(batch_size) :].count(None) + 1
+                place = f"estimate {number} of {missing}, " if missing > 1 else "estimating "
+                say(f"{place}{self.model}, batch {batch_size}, on {backend}")
+            found = known or self._estimate(loaded.model, backend, card, batch_size)
             if known is None and isinstance(found, Estimate):
                 found = replace(found, notes=(*card_notes, *found.notes))
                 store_answer(key, found.to_dict(with_timeline=True))
@@ -93,7 +102,7 @@ class EstimateJob:
         """Raise errors that can be found before anything slow is imported. Returns the card and notes on it."""
         card, notes = choose_card(self.gpu)
         check_nvidia(card)
-        check_model(self.model)
+        check_model(self.model, self.config)
         check_optimizer(self.recipe.optimizer)
         if self.limit not in (None, SMALLEST_LIMIT):
             parse_bytes(self.limit)
@@ -113,8 +122,7 @@ class EstimateJob:
         everything = asdict(self) | {"batch_sizes": batch_size, "backend": backend, "gpu": (self.gpu, card.name)}
         return key_of(everything)
 
-    def _estimate(self, model: Any, backend: str, card: Card, batch_size: int, say: Callable[[str], None]) -> Cell:
-        say(f"estimating {self.model}, batch {batch_size}, on {backend}")
+    def _estimate(self, model: Any, backend: str, card: Card, batch_size: int) -> Cell:
         try:
             with known_sizes(sequence_length=self.sequence_length):
                 return estimate(

@@ -52,20 +52,21 @@ def command(model: Path, format_name: str, as_json: bool, **asked: Any) -> None:
 
     with progress() as say, stdout_for_results():
         found = export_model(model, format_name, say=say, **asked)
-    click.echo(json_text(found.to_dict()) if as_json else _words(found))
+    click.echo(json_text(found.to_dict()) if as_json else _words(found, resizes=asked["resizing"]))
 
 
-def _words(found: Any) -> str:
+def _words(found: Any, *, resizes: bool) -> str:
     from fitroom.units import format_bytes
 
     kind = "images" if found.are_real else "images of noise"
-    smaller = f", {found.model_bytes / found.size_bytes:.1f} times smaller than the .keras file"
+    smaller = f", {found.float_bytes / found.size_bytes:.1f} times smaller than the weights in float32"
     lines = [
         f"file       {found.path}",
-        f"size       {format_bytes(found.size_bytes)}{smaller if found.model_bytes > 1.05 * found.size_bytes else ''}",
+        f"size       {format_bytes(found.size_bytes)}{smaller if found.float_bytes > 1.05 * found.size_bytes else ''}",
         f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind};",
-        f"           outputs differ by up to {found.largest_difference:.2g}",
-        f"latency    {1000 * found.latency_seconds:.1f} ms for one image on this machine's CPU",
+        f"           outputs differ by up to {found.largest_difference:.2g}"
+        + (" (its resizing is not that of the training)" if resizes else ""),
+        f"latency    {1000 * found.latency_seconds:.3g} ms for one image on this machine's CPU",
     ]
     if found.quantized_share is not None:
         lines.append(f"int8       {100 * found.quantized_share:.1f} % of the weights")

@@ -52,12 +52,13 @@ def command(
         from fitroom.backends.fused import check_fused
         from fitroom.estimating.estimate import estimate
 
+        say(f"building {model}")
         loaded = load_resizable(source).model
         layers = current_backend().list_fused(loaded)
         check_fused(current_backend(), loaded)
         found = []
-        for kernels in ("keras", "fused"):
-            say(f"estimating with {kernels} kernels")
+        for number, kernels in enumerate(("keras", "fused"), 1):
+            say(f"estimate {number} of 2, {kernels} kernels")
             found.append(estimate(loaded, batch_size, recipe=Recipe(kernels=kernels, precision=precision), gpu=gpu))
     plain, fused = found
     if as_json:

@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
+from fitroom.activity import watching
 from fitroom.backends.choose import BackendChoice, settle_backend
 from fitroom.report.shared.words import format_backend
 from fitroom.watching.listener import Listener
@@ -70,42 +71,55 @@ def stdout_for_results() -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is being done: one changing line in a terminal, one line each in a log."""
-    from rich.console import Console
+    """Show on stderr what is being done, and for how long: one live line in a terminal, a line every 3 s in a log.
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: console.print(f"{text} ...", highlight=False, soft_wrap=True)
+    Yields a function to call with each step of the work; what is told by `fitroom.activity` within the block is shown
+    as well.
+    """
+    from fitroom.report.progress.work import WorkLine, WorkLines
+
+    with _own_stderr() as own:
+        if own.isatty():
+            from rich.console import Console
+
+            view: WorkLine | WorkLines = WorkLine(Console(file=own))
+        else:
+            view = WorkLines(own)
+        with view, watching(view.activities):
+            yield view.activities.begin_step
+
+
+@contextmanager
+def _own_stderr() -> Iterator[TextIO]:
+    """A duplicate of stderr for a view: stderr itself is redirected while a framework starts."""
+    if sys.stderr is None:  # closed by `2>&-`
+        with open(os.devnull, "w") as nowhere:
+            yield nowhere
         return
-    with console.status("starting") as status:
-        yield lambda text: status.update(f"{text} ...")
-
-
-_STDERR = 2
+    sys.stderr.flush()
+    with os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1) as own:
+        yield own
 
 
 @contextmanager
 def open_view(*, as_json: bool) -> Iterator[Listener]:
-    """The view of a training: JSON lines on stdout; or on stderr, live in a terminal and plain lines in a log.
-
-    Views write to a duplicate of stderr: stderr itself is redirected while a framework starts.
-    """
+    """The view of a training: JSON lines on stdout; or on stderr, live in a terminal and plain lines in a log."""
     from fitroom.report.progress.lines import JsonView, LineView
 
     if as_json:
         with JsonView() as view:
             yield view
         return
-    with os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1) as own:
+    with _own_stderr() as own:
         if not own.isatty():
-            with LineView(own) as lines:
+            with LineView(own) as lines, watching(lines.activities):
                 yield lines
             return
         from rich.console import Console
 
         from fitroom.report.progress.live import LiveView
 
-        with LiveView(Console(file=own)) as live:
+        with LiveView(Console(file=own)) as live, watching(live.activities):
             yield live
 
 

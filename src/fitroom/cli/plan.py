@@ -25,6 +25,7 @@ _EPILOG = (
 
 @click.command(name="plan", epilog=_EPILOG)
 @click.argument("model", shell_complete=complete_models)
+@shared.config
 @click.option(
     "--batch-size",
     type=BatchSizeOrMax(),
@@ -66,8 +67,9 @@ def command(
     """Find the fastest recipe to train MODEL with this batch in this memory: micro-batch, segments to recompute,
     precision; with its memory, its speed and its effect on the result. No GPU is needed.
 
-    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, or a function that
-    returns the model: build.py:make_model or package.module:make_model.
+    MODEL is a name of keras.applications in any spelling (xception, resnet-50), a .keras file, the folder of a KerasHub
+    preset, a function that returns the model (build.py:make_model or package.module:make_model), or a class of a
+    package (keras_hub:BertBackbone) with its arguments in a JSON file.
 
     \b
     fitroom plan xception --image-size 299 --batch-size 256 --gpu "RTX 3060" --precision auto

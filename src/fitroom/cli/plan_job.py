@@ -51,6 +51,8 @@ class PlanJob:
     probe: bool
     unsafe: bool
     sequence_length: int | None = None
+    config: str | None = None
+    """A JSON file with the arguments of a class or function."""
 
     def run(self, backend: str | None, say: Say) -> Plan:
         """The plan. `say` is called with what is being done."""
@@ -123,7 +125,7 @@ class PlanJob:
         if self.precision not in (None, AUTO, *PRECISIONS):
             known = f"known are: {AUTO}, {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), (AUTO, *PRECISIONS), more=known)
-        check_model(self.model)
+        check_model(self.model, self.config)
         check_optimizer(self.optimizer)
         backend = choose_backend(backend)
         if self.probe:
@@ -141,7 +143,9 @@ class PlanJob:
         from fitroom.keras_model.loading.source import load_resizable
 
         say(f"building {self.model}")
-        source = ModelSource(text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe)
+        source = ModelSource(
+            text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe, config=self.config
+        )
         loaded = load_resizable(source)
         return {
             "model": loaded.model,

@@ -49,12 +49,12 @@ def command(
     fitroom predict runs/a new/ --top 1 --json
     """
     from fitroom.classify.classifier import list_image_files, load_classifier, run_backend
-    from fitroom.cli.output import json_text, stdout_for_results
+    from fitroom.cli.output import json_text, progress, stdout_for_results
 
     files = list_image_files(images)
     usual = None if backend or os.environ.get("KERAS_BACKEND") else run_backend(model)
     choose_backend_and_say(backend or usual, why="as in the run" if usual else "--backend")
-    with stdout_for_results():
+    with progress(), stdout_for_results():
         classifier = load_classifier(model, backend=backend, unsafe=unsafe)
         found = classifier.predict(files, top=top, batch_size=batch_size)
     good = [one for one in found if one["reason"] is None]

@@ -8,7 +8,7 @@ import click
 
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
-from fitroom.cli.output import choose_backend_and_say, stdout_for_results
+from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
 from fitroom.recipe import Recipe, Remat
 
 if TYPE_CHECKING:
@@ -61,8 +61,11 @@ def command(
     check_model(model)
     quieten(choose_backend_and_say(backend))
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
-    with stdout_for_results():
-        table, graph = _make_table(load_resizable(source).model, remat, batch_size, precision)
+    with progress() as say, stdout_for_results():
+        say(f"building {model}")
+        loaded = load_resizable(source).model
+        say("searching for segments")
+        table, graph = _make_table(loaded, remat, batch_size, precision)
     if plot:
         from fitroom.report.segments.figure import draw_segments
 

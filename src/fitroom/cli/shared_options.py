@@ -29,6 +29,12 @@ classes = click.option(
     metavar="N",
     help="Number of classes of a keras.applications model.  [default: 5]",
 )
+config = click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE",
+    help="Arguments for a class of a package or a function, as a JSON object.",
+)
 unsafe = click.option("--unsafe", is_flag=True, help="Run code stored in a .keras file, such as Lambda layers.")
 
 

@@ -2,10 +2,14 @@
 
 import operator
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fitroom.activity import activity
+from fitroom.backends.contract import TracesAhead
 from fitroom.backends.default_share import share_note
 from fitroom.backends.fused import check_fused
 from fitroom.backends.quiet import quiet_tensorflow_imports
@@ -16,8 +20,9 @@ from fitroom.errors import InputError, UnknownNameError
 from fitroom.estimating.devices import SpreadRequest, compiles_for_all
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.input_sizes import InputShape, known_sizes
+from fitroom.keras_model.private import skip_tensorflow_types
 from fitroom.memory.estimate import Estimate
-from fitroom.memory.step import NO_LIMIT_BYTES, StepRequest
+from fitroom.memory.step import NO_LIMIT_BYTES, PendingStep, StepRequest
 from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.units import format_bytes, parse_bytes
 
@@ -31,7 +36,6 @@ SMALLEST_LIMIT = "smallest"
 """In place of a limit: the smallest limit under which the step runs."""
 
 
-@quiet_tensorflow_imports()
 def estimate(
     model: "keras.Model",
     batch_size: int,
@@ -74,6 +78,54 @@ def estimate(
         >>> e = fitroom.estimate(model, batch_size=64, gpu="RTX 3060")     # doctest: +SKIP
         >>> e.peak_bytes, e.fits, e.by_kind["activations"]                 # doctest: +SKIP
     """
+    return begin_estimate(
+        model,
+        batch_size,
+        recipe=recipe,
+        optimizer=optimizer,
+        loss=loss,
+        gpu=gpu,
+        limit=limit,
+        input_shape=input_shape,
+        training=training,
+        measure=measure,
+        devices=devices,
+        shard_weights=shard_weights,
+    ).result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingEstimate:
+    """An estimate whose step is traced, and which a compiler in another process may still be at work on."""
+
+    result: Callable[[], Estimate]
+    """Waits for the compiler; called once."""
+
+    cancel: Callable[[], None]
+    """Ends the compiler, where nobody needs the result any more."""
+
+
+@quiet_tensorflow_imports()
+@skip_tensorflow_types()
+def begin_estimate(
+    model: "keras.Model",
+    batch_size: int,
+    *,
+    recipe: Recipe | None = None,
+    optimizer: Any = None,
+    loss: Any = None,
+    gpu: str | Card | None = None,
+    limit: str | int | None = None,
+    input_shape: InputShape | None = None,
+    training: bool = True,
+    measure: bool = False,
+    devices: int = 1,
+    shard_weights: bool = False,
+) -> PendingEstimate:
+    """Trace the step that `estimate` is asked for. The model may be used for the next before the result is there.
+
+    The arguments are those of `estimate`.
+    """
     from fitroom.backends.choose import current_backend
     from fitroom.keras_model.input_batch import symbolic_calls
 
@@ -109,37 +161,50 @@ def estimate(
             from fitroom.estimating.remat_budget import trace_within_budget
 
             traced, recipe = trace_within_budget(trace, model, request)
+            pending = PendingStep(result=lambda: traced, cancel=lambda: None)
+        elif limit != SMALLEST_LIMIT and isinstance(backend, TracesAhead):
+            pending = backend.begin_trace(model, request)
         else:
-            traced = trace(model, request)
+            with activity("tracing the step"):
+                traced = trace(model, request)
+            pending = PendingStep(result=lambda: traced, cancel=lambda: None)
+    # All that concerns the model is found now: it may change before the result is asked for.
     added = spread.added_bytes(model, batch_size, recipe) if training else {}
-    required_bytes = traced.required_bytes + sum(size for name, size in added.items() if name != NCCL)
-    return Estimate(
-        peak_bytes=traced.timeline.peak_bytes,
-        required_bytes=required_bytes,
-        device_bytes=required_bytes + context_bytes(card, backend.name) + added.get(NCCL, 0),
-        timeline=traced.timeline,
-        method=traced.method,
-        typical_error=traced.typical_error,
-        model=model.name,
-        backend=backend.name,
-        gpu=card.name,
-        limit_bytes=traced.limit_bytes,
-        batch_size=batch_size,
-        precision=traced.precision,
-        recipe=recipe,
-        seconds=time.perf_counter() - started,
-        training=training,
-        versions=traced.versions,
-        notes=(
-            *card_notes,
-            *_describe_limit(request, limit, backend.name),
-            *_describe_remat(model, recipe, training=training),
-            *spread.notes(batch_size, added),
-            *traced.notes,
-        ),
-        devices=devices,
-        distribution_bytes=added,
-    )
+    remat_notes = _describe_remat(model, recipe, training=training)
+    name = model.name
+
+    def result() -> Estimate:
+        traced = pending.result()
+        required_bytes = traced.required_bytes + sum(size for name, size in added.items() if name != NCCL)
+        return Estimate(
+            peak_bytes=traced.timeline.peak_bytes,
+            required_bytes=required_bytes,
+            device_bytes=required_bytes + context_bytes(card, backend.name) + added.get(NCCL, 0),
+            timeline=traced.timeline,
+            method=traced.method,
+            typical_error=traced.typical_error,
+            model=name,
+            backend=backend.name,
+            gpu=card.name,
+            limit_bytes=traced.limit_bytes,
+            batch_size=batch_size,
+            precision=traced.precision,
+            recipe=recipe,
+            seconds=time.perf_counter() - started,
+            training=training,
+            versions=traced.versions,
+            notes=(
+                *card_notes,
+                *_describe_limit(request, limit, backend.name),
+                *remat_notes,
+                *spread.notes(batch_size, added),
+                *traced.notes,
+            ),
+            devices=devices,
+            distribution_bytes=added,
+        )
+
+    return PendingEstimate(result=result, cancel=pending.cancel)
 
 
 def _freeze(model: Any, recipe: Recipe) -> AbstractContextManager[None]:

@@ -22,11 +22,16 @@ def capture() -> dict[str, Any]:
         "numpy": np.random.get_state(legacy=False),
         "keras": _keras(),
     }
-    if "torch" in sys.modules:
+    if _is_imported("torch"):
         state["torch"] = _torch()
-    if "tensorflow" in sys.modules:
+    if _is_imported("tensorflow"):
         state["tensorflow"] = _tensorflow()
     return state
+
+
+def _is_imported(framework: str) -> bool:
+    """Whether it is; None in its place keeps Python from importing it."""
+    return sys.modules.get(framework) is not None
 
 
 def restore(state: dict[str, Any]) -> None:
@@ -39,9 +44,9 @@ def restore(state: dict[str, Any]) -> None:
 
 def restore_frameworks(state: dict[str, Any]) -> None:
     """Restore only the frameworks' generators, from which training itself draws: PyTorch's dropout has no other."""
-    if "torch" in state and "torch" in sys.modules:
+    if "torch" in state and _is_imported("torch"):
         _restore_torch(state["torch"])
-    if "tensorflow" in state and "tensorflow" in sys.modules:
+    if "tensorflow" in state and _is_imported("tensorflow"):
         _restore_tensorflow(state["tensorflow"])
 
 

@@ -140,7 +140,14 @@ def _compute_outputs(model: Any, x: Any) -> Any:
     import keras
 
     symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
-    return model.compute_output_spec(symbolic)
+    outputs = model.compute_output_spec(symbolic)
+    if all(None not in tensor.shape[1:] for tensor in keras.tree.flatten(outputs)):
+        return outputs
+    # A layer may not say what shape it makes of known ones, as where it reshapes: the framework's own trace tells.
+    try:
+        return keras.Operation.compute_output_spec(model, symbolic)
+    except Exception:  # what a layer computes with may be there in training alone
+        return outputs
 
 
 def _losses(model: Any, outputs: Any) -> list[str]:

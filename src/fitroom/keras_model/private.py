@@ -6,8 +6,9 @@ where a function needs it: `exported_names` refuses a wrong name without the sec
 
 import importlib.util
 import re
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -120,6 +121,13 @@ def uninitialized_variables() -> list[Any]:
     return list(global_state.get_global_attribute(_UNINITIALIZED, []))
 
 
+def initialize_missing_values(variables: Iterable[Any]) -> None:
+    """Give those of the variables that have no value yet their initial one."""
+    for variable in variables:
+        if variable._value is None:
+            variable._deferred_initialize()
+
+
 def set_uninitialized_variables(variables: list[Any]) -> None:
     """Replace the list of variables that wait for values."""
     from keras.src.backend.common import global_state
@@ -177,3 +185,23 @@ def override_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     finally:
         del own[name]
         own.update(before)
+
+
+@contextmanager
+def skip_tensorflow_types() -> Iterator[None]:
+    """Within the block Keras does not ask whether something is TensorFlow's, as long as nobody has imported TensorFlow.
+
+    It asks of whatever it writes down, a layer or a schedule, and imports TensorFlow to find out: two seconds of CPU
+    time in an estimate or a plan on JAX or PyTorch.
+    """
+    import keras.src.utils.module_utils as modules
+
+    known = modules.tensorflow._available
+    if "tensorflow" in sys.modules or known is not None:
+        yield
+        return
+    modules.tensorflow._available = False
+    try:
+        yield
+    finally:
+        modules.tensorflow._available = None

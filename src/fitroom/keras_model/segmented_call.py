@@ -4,10 +4,10 @@ A backend is given a function that runs one segment and the variables that its l
 tensors travels along with them: masks, and the losses that layers add.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from fitroom.keras_model.private import all_layers, get_mask, override_attribute, seed_generators, set_mask
@@ -111,15 +111,26 @@ class SegmentedCall:
 
         With short ways it runs so whenever it is called; outside of training nothing is recomputed.
         """
-        plain = type(self._model).call.__get__(self._model)
+        plain, plain_run = self._model.call, self._functional._run_through_graph
+        of_call = threading.local()  # another thread may use the model meanwhile, outside of training
 
-        def call(inputs: Any, training: Any = None, mask: Any = None, **context: Any) -> Any:
-            run = partial(self._run_through_graph, training=training)
-            in_segments = override_attribute(self._functional, "_run_through_graph", run)
-            with in_segments if training or self._always else nullcontext():
-                return plain(inputs, training=training, mask=mask, **context)
+        def call(inputs: Any, training: Any = None, **given: Any) -> Any:
+            around = getattr(of_call, "training", None)
+            of_call.training = training
+            try:
+                return plain(inputs, training=training, **given)
+            finally:
+                of_call.training = around
 
-        with override_attribute(self._model, "call", call):
+        def run(inputs: Any, *functions: Any, **named: Any) -> Any:
+            training = getattr(of_call, "training", None)
+            # Without a word on it, each call in the graph is made as it was written down: with `training=True`, say.
+            if training is None or not (training or self._always):
+                return plain_run(inputs, *functions, **named)
+            return self._run_through_graph(inputs, *functions, **named, training=training)
+
+        in_segments = override_attribute(self._functional, "_run_through_graph", run)
+        with in_segments, override_attribute(self._model, "call", call):
             yield
 
     def _run_through_graph(

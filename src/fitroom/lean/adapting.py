@@ -37,8 +37,9 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
                     f"The layer {path!r} cannot have an adapter: {reason}.", hint="leave it out of `layers`"
                 )
     if not any(reason is None for reason in reasons.values()):
+        why = "; ".join(f"{path}: {reason}" for path, reason in list(reasons.items())[:3])
         raise ModelError(
-            f"No layer of the model {model.name!r} can have an adapter.",
+            f"No layer of the model {model.name!r} can have an adapter{': ' + why if why else ''}.",
             hint="adapters are for Dense, EinsumDense, Embedding and convolutions that are not depthwise",
         )
     rebuilt = Rebuilt(model, copy_layer)
@@ -53,6 +54,7 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
 
 def add_adapters(rebuilt: Rebuilt, rank: int, adapted: set[int], whole: set[int]) -> None:
     """Give adapters to the layers in the place of those in `adapted`, and freeze all that is in neither set."""
+    rebuilt.model.trainable = True  # models around a layer, too: a frozen one trains its adapters
     for old, new in rebuilt.layers.values():
         if old is None or id(old) in whole or not hasattr(new, "trainable"):
             continue
@@ -106,6 +108,9 @@ def why_not_adapted(layer: Any) -> str | None:
         return "it has one already"
     if getattr(layer, "quantization_mode", None):
         return "it is quantized"
+    for entry in ("kernel_constraint", "embeddings_constraint"):
+        if getattr(layer, entry, None) is not None:
+            return f"it has a {entry}"
     name = type(layer).__name__
     if "Depthwise" in name or "Separable" in name or not hasattr(layer, "enable_lora"):
         return f"Keras has no adapter for {name}"

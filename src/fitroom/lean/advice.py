@@ -100,7 +100,9 @@ def advise(
         quick: Estimate the model itself alone, and interpolate the rest.
         say: Called with what is being done.
     """
-    say(f"estimating {text}")
+    # Variants are made one by one, so how many there are shows as they come.
+    number, total = 1, 1 if quick else MOST_ESTIMATES
+    say(f"estimate {number} of at most {total}: {text}")
     found = estimate(model, batch_size, gpu=card)
     own = _Measured(model, found, _count_elements(model), _count_state(model, "adam"))
     base = _row(text, own, own, None, batch_size, card, peak_bytes=found.peak_bytes)
@@ -118,7 +120,8 @@ def advise(
             )
             peak_bytes = None
             if left:
-                say(f"estimating {variant.name}")
+                number += 1
+                say(f"estimate {number} of at most {total}: {variant.name}")
                 left -= 1
                 peak_bytes = estimate(changed, batch_size, gpu=card, recipe=variant.recipe).peak_bytes
             rows.append(_row(variant.name, own, measured, variant, batch_size, card, peak_bytes=peak_bytes))

@@ -14,7 +14,7 @@ from fitroom.files.durable import read_json, write_json
 from fitroom.lean.child_process import run_in_child
 from fitroom.lean.pruning_child import MODULE
 from fitroom.runs.job import Job
-from fitroom.runs.layout import COMPRESS_FILE, JOB_FILE, MODEL_FILE, PRUNED_FILE, RESULTS_FILE
+from fitroom.runs.layout import COMPRESS_FILE, JOB_FILE, MODEL_FILE, PRUNED_FILE, RESULTS_FILE, RUN_FILE
 from fitroom.runs.place import check_place
 from fitroom.units import parse_bytes
 from fitroom.watching.listener import Listener
@@ -39,6 +39,9 @@ class Compression:
     sparsity: float
     split: str
     """The images that the accuracies are measured on."""
+
+    images: int | None
+    """How many they are; None where the results do not tell."""
 
     before: State
     after: State
@@ -76,7 +79,22 @@ class CompressJob:
                 hint="compress needs the images that the model was trained on; `fitroom.lean.prune` prunes any model",
             )
         check_place(self.run_dir)
+        if not self._notes.exists() and ((self.run_dir / JOB_FILE).exists() or (self.run_dir / RUN_FILE).exists()):
+            raise InputError(
+                f"The folder {self.run_dir} holds a run that is no compression of {self.run}.",
+                hint="give a new folder with --run-dir",
+            )
+        if not Path(job.options["folder"]).exists():
+            raise InputError(
+                f"There is no folder {job.options['folder']!r}, with the images that {self.run} was trained on.",
+                hint="run the command where `fitroom train` was run",
+            )
         return job
+
+    @property
+    def _notes(self) -> Path:
+        """What the pruned model in the run folder was asked to be."""
+        return self.run_dir / f".{PRUNED_FILE}.json"
 
     def carry_out(self, view: Listener) -> Compression:
         """Prune, fine-tune and compare."""
@@ -89,9 +107,11 @@ class CompressJob:
             view.ended(summary | {"run_dir": None, "report": None})
         view.said("measuring both models")
         before, after = self._describe(self.run, job, backend), self._describe(self.run_dir, job, backend)
+        results = read_json(self.run_dir / RESULTS_FILE)
         found = Compression(
             sparsity=sparsity,
-            split=str(read_json(self.run_dir / RESULTS_FILE).get("split")),
+            split=str(results.get("split")),
+            images=sum(sum(row) for row in results.get("confusion") or ()) or None,
             before=before,
             after=after,
         )
@@ -109,11 +129,16 @@ class CompressJob:
             "run_dir": str(self.run_dir),
             "backend": job.backend,
         }
-        return job.options | {"epochs": epochs} | {n: v for n, v in self.changes.items() if v is not None} | fixed
+        return (
+            job.options
+            | {"epochs": epochs, "learning_rate": None}
+            | {n: v for n, v in self.changes.items() if v is not None}
+            | fixed
+        )
 
     def _prune(self, job: Job, backend: str, view: Listener) -> float:
         """Write the pruned model into the run folder, unless an earlier call has. Returns the sparsity."""
-        place, notes = self.run_dir / PRUNED_FILE, self.run_dir / f".{PRUNED_FILE}.json"
+        place, notes = self.run_dir / PRUNED_FILE, self._notes
         asked = {"sparsity": self.sparsity, "target_size": self.target_size, "run": str(self.run)}
         if place.exists() and notes.exists():
             before = read_json(notes)

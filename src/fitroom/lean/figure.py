@@ -21,6 +21,8 @@ def save_advice(advice: Advice, path: Path) -> None:
     rows = [advice.own, *advice.rows]
 
     def paint(figure: Any) -> None:
+        from matplotlib.patches import Patch
+
         axes = figure.add_subplot()
         figure.subplots_adjust(left=0.27, right=0.9, top=0.88, bottom=0.12)
         places = range(len(rows) - 1, -1, -1)
@@ -34,7 +36,9 @@ def save_advice(advice: Advice, path: Path) -> None:
         end = max(row.peak_bytes for row in rows)
         ticks, labels, unit = make_size_ticks(end, end)
         axes.set_xticks(ticks, labels)
-        axes.set_xlabel(f"peak memory of a training step, {unit}; colours: risk low, medium, high", color=INK)
+        axes.set_xlabel(f"peak memory of a training step, {unit}", color=INK)
+        handles = [Patch(color=colour, label=f"{risk} risk") for risk, colour in _COLOURS.items()]
+        figure.legend(handles=handles, loc="upper right", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.grid(axis="x", color=LINE)
         axes.set_axisbelow(True)

@@ -68,6 +68,7 @@ def weights_times_gradients(model: Any, data: Any) -> dict[int, list[Any]]:
 
     copy = Rebuilt(model, copy_layer)
     copy.copy_weights({})
+    copy.model.trainable = True  # the channels of frozen layers matter as well
     products = _make_optimizer()
     compile_like(model, copy.model, **compile_arguments(model) | {"optimizer": products, "metrics": None})
     for batch in batches:

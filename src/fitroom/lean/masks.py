@@ -1,5 +1,6 @@
 """Unstructured pruning: the smallest weights are set to zero while a model trains, and held there."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -34,20 +35,43 @@ class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
         """True where a weight is kept, for each kernel; None before training begins."""
 
         self._on_device: list[Any] | None = None
+        self._begun_at: int | None = None
+        """The updates that the optimizer had made before: a schedule counts from there."""
+
+        self._told = False
+        self._last = 0
+        """The updates after which it was last looked whether a choice is due."""
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Before the first batch: choose what is zero from the start."""
+        updates = self._updates()
+        if self._begun_at is None or updates < self._begun_at:  # at first, or compiled anew
+            self._begun_at, self._last = updates, 0
         if self._masks is None:
-            step = self._step()
-            self._choose(self._sparsity_at(step), begins=True)
+            self._choose(self._sparsity_at(updates - self._begun_at))
             self._apply()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Choose anew where that is due, and set weights that the update has changed to zero again."""
-        step = self._step()
-        if self.schedule is not None and self.schedule.is_due(step):
+        step = self._updates() - (self._begun_at or 0)
+        if self.schedule is not None and self.schedule.is_due(step, self._last):
             self._choose(self._sparsity_at(step))
+        self._last = step
         self._apply()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Set weights to zero again that an average of weights has put in place; say so if the schedule did not end."""
+        if self._masks is None:
+            return
+        self._apply()
+        if self.schedule is not None and self._last < self.schedule.end and not self._told:
+            self._told = True
+            warnings.warn(
+                f"Training ended after {self._last} updates at a sparsity of {self.sparsity():.2f}: the schedule "
+                f"reaches {self.target} at update {self.schedule.end}. Train on with the same callback, or give a "
+                "smaller `end`.",
+                stacklevel=2,
+            )
 
     def sparsity(self, model: Any = None) -> float:
         """The share of weights at zero in the kernels that are pruned."""
@@ -58,34 +82,43 @@ class MagnitudePruning(keras.callbacks.Callback):  # type: ignore[misc]
     def get_state(self) -> dict[str, Any]:
         """The masks, for a checkpoint."""
         masks = self._masks or []
-        return {"shapes": [list(mask.shape) for mask in masks], "bits": [np.packbits(mask) for mask in masks]}
+        return {
+            "shapes": [list(mask.shape) for mask in masks],
+            "bits": [np.packbits(mask) for mask in masks],
+            "begun_at": self._begun_at,
+            "last": self._last,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue with the masks of a checkpoint."""
         self._on_device = None
+        self._begun_at, self._last = state["begun_at"], state["last"]
         self._masks = [
             np.unpackbits(np.asarray(bits, np.uint8), count=int(np.prod(shape))).astype(bool).reshape(shape)
             for shape, bits in zip(state["shapes"], state["bits"], strict=True)
         ] or None
 
-    def _step(self) -> int:
+    def _updates(self) -> int:
         """How many updates the optimizer has made."""
         return int(_to_numpy(self.model.optimizer.iterations))
 
     def _sparsity_at(self, step: int) -> float:
         return self.schedule.sparsity_at(step, self.target) if self.schedule else self.target
 
-    def _choose(self, sparsity: float, *, begins: bool = False) -> None:
-        """Mask the smallest weights of each kernel. What a mask held at zero is zero, and so among the smallest."""
+    def _choose(self, sparsity: float) -> None:
+        """Mask the smallest weights of each kernel, and all that are masked already."""
         values = [np.abs(_to_numpy(kernel)) for kernel in prunable_kernels(self.model)]
         if not values:
             raise ModelError(
                 f"The model {self.model.name!r} has no kernels that can be pruned.",
                 hint="unstructured pruning is for models with convolutions or Dense layers",
             )
+        before = self._masks
+        if before is None and self._updates() > 0:  # a model that was pruned before keeps its zeros
+            before = [each != 0 for each in values]
         self._masks, self._on_device = [_mask(each, sparsity) for each in values], None
-        if begins and self._step() > 0:  # a model that was pruned before keeps its zeros
-            self._masks = [mask & (each != 0) for mask, each in zip(self._masks, values, strict=True)]
+        if before is not None:
+            self._masks = [mask & old for mask, old in zip(self._masks, before, strict=True)]
 
     def _apply(self) -> None:
         kernels = prunable_kernels(self.model)

@@ -55,6 +55,14 @@ def check_model(model: Any) -> None:
             )
 
 
+def _check_not_quantized(layer: Any) -> None:
+    if getattr(layer, "quantization_mode", None):
+        raise ModelError(
+            f"The layer {layer.name} is quantized ({layer.quantization_mode}): its scales do not follow the channels.",
+            hint="prune first, quantize after",
+        )
+
+
 def _nested(model: Any) -> list[Any]:
     import keras
 
@@ -69,6 +77,7 @@ def _walk(network: Network, functional: Any, inputs: Sequence[Layout]) -> list[L
         given = tuple(layouts[id(tensor)] for tensor in node.input_tensors)
         inner = functional_of(node.operation)
         if inner is None:
+            _check_not_quantized(node.operation)
             call = Call(
                 layer=node.operation,
                 arguments=node.arguments,

@@ -1,6 +1,7 @@
 """`fitroom.lean.prune`: removes channels, or sets single weights to zero."""
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 from fitroom.errors import InputError, UnknownNameError
@@ -37,7 +38,7 @@ def prune(
         structured: Whether whole channels are removed.
         importance: `"magnitude"`, the norm of the weights; or `"gradient"`, weight times gradient on `data`.
         data: For `"gradient"`: arrays (x, y), or batches of them.
-        keep: Names of layers whose channels stay.
+        keep: Names of layers, or one name, whose channels stay.
         schedule: Unstructured: a `PolynomialSchedule`; by default all weights are set to zero at once, at the start.
 
     >>> import keras
@@ -45,7 +46,7 @@ def prune(
     >>> [layer.units for layer in prune(model, 0.5).layers]
     [3, 2]
     """
-    if not isinstance(sparsity, (int, float)) or isinstance(sparsity, bool) or not 0 <= sparsity < 1:
+    if not isinstance(sparsity, Real) or isinstance(sparsity, bool) or not 0 <= sparsity < 1:
         raise InputError(
             f"`sparsity` must be a number from 0 to below 1. Received: sparsity={sparsity!r}.",
             hint="0.5 removes half of the channels",
@@ -60,7 +61,7 @@ def prune(
                 "`schedule` is for unstructured pruning: channels are removed at once. Received: structured=True.",
                 hint="leave `schedule` away, or set structured=False",
             )
-        return remove_channels(model, sparsity, by_gradient=importance == GRADIENT, data=data, keep=keep)
+        return remove_channels(model, float(sparsity), by_gradient=importance == GRADIENT, data=data, keep=keep)
     if importance == GRADIENT or data is not None or tuple(keep):
         raise InputError(
             "Unstructured pruning ranks weights by magnitude in all kernels: `importance`, `data` and `keep` are for "
@@ -69,4 +70,4 @@ def prune(
         )
     from fitroom.lean.masks import MagnitudePruning
 
-    return MagnitudePruning(sparsity, schedule=schedule)
+    return MagnitudePruning(float(sparsity), schedule=schedule)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
+from types import FunctionType
 from typing import Any
 
-from fitroom.errors import UnknownNameError
+from fitroom.errors import ModelError, UnknownNameError, message_of
 from fitroom.keras_model.layers import layer_paths
 from fitroom.keras_model.private import compile_config
 from fitroom.keras_model.twin import compile_arguments, compile_like, keep_random_state, mark_uncompiled, without_values
@@ -94,7 +96,26 @@ def _call_layer(layer: Any, *args: Any, **kwargs: Any) -> Any:
 
 def copy_layer(layer: Any, **changes: Any) -> Any:
     """A layer or operation like this one, without weights, with other entries in its config."""
-    return type(layer).from_config(layer.get_config() | changes)
+    try:
+        if type(layer).__name__ == "Lambda":
+            # The function itself, which is in this process already: one that is stored lacks what it refers to.
+            copy = type(layer).from_config(layer.get_config() | changes, safe_mode=False)
+            copy.function = layer.function
+            return copy
+        config = layer.get_config() | changes
+        return type(layer).from_config(config | _own_functions(layer, config))
+    except Exception as error:
+        raise ModelError(
+            f"The layer {layer.name!r} ({type(layer).__name__}) could not be copied: {message_of(error).strip()}",
+            hint="a layer of your own needs a `get_config`, and @keras.saving.register_keras_serializable() where it "
+            "lies in a layer of Keras",
+        ) from error
+
+
+def _own_functions(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Activations and other functions of the user's own, which the config holds by names that Keras may not know."""
+    found = {name: getattr(layer, name, None) for name in config}
+    return {name: value for name, value in found.items() if isinstance(value, FunctionType | partial)}
 
 
 def choose_layers(model: Any, names: Iterable[str] | None) -> list[tuple[str, Any]]:

@@ -71,6 +71,14 @@ def _keep(channels: Channels, call: Call) -> tuple[Layout, ...]:
     return tuple(_whole(shape) for shape in call.outputs)
 
 
+def _pin_others(channels: Channels, call: Call, own: int, *, does: str) -> None:
+    """Keep channels that lie along other axes than the layer's own of channels, as after a Permute."""
+    for layout in call.layouts:
+        for axis, channels_here in enumerate(layout):
+            if axis != own % len(layout):
+                channels.pin(channels_here, f"{call.name} {does} an axis of channels")
+
+
 def _same(channels: Channels, call: Call) -> tuple[Layout, ...]:
     """Each axis stays where it is: activations, dropout, pooling, padding. An axis that changes its size is whole."""
     found = []
@@ -82,9 +90,14 @@ def _same(channels: Channels, call: Call) -> tuple[Layout, ...]:
     return (tuple(found),)
 
 
+def _windows(channels: Channels, call: Call) -> tuple[Layout, ...]:
+    """Pooling, padding, resizing: neighbours along all axes but that of channels."""
+    _pin_others(channels, call, call.channel_axis(), does="takes windows along")
+    return _same(channels, call)
+
+
 def _activation(channels: Channels, call: Call) -> tuple[Layout, ...]:
-    layer = call.layer
-    if _named(layer) in ("softmax", "log_softmax", "glu", "sparsemax") or type(layer).__name__ == "Softmax":
+    if type(call.layer).__name__ == "Softmax" or not _is_by_element(call.layer.activation):
         return _keep(channels, call)
     return _same(channels, call)
 
@@ -94,13 +107,24 @@ def _rescaling(channels: Channels, call: Call) -> tuple[Layout, ...]:
     return _keep(channels, call) if by_channel else _same(channels, call)
 
 
-def _named(layer: Any) -> str:
-    return getattr(getattr(layer, "activation", None), "__name__", "")
+_OVER_CHANNELS = ("softmax", "log_softmax", "glu", "sparsemax")
+
+
+def _is_by_element(activation: Any) -> bool:
+    """Whether an activation takes each number by itself: those of Keras do, of the user's own nothing is known."""
+    if not hasattr(activation, "__name__"):  # a layer as an activation
+        return type(activation).__name__ in ("ReLU", "LeakyReLU", "ELU")
+    import keras
+
+    name = activation.__name__
+    is_of_keras = (activation.__module__ or "").startswith("keras.") and hasattr(keras.activations, name)
+    return is_of_keras and name not in _OVER_CHANNELS
 
 
 def _convolution(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer, axis = call.layer, call.channel_axis()
     taken = call.layouts[0][axis]
+    _pin_others(channels, call, axis, does="convolves along")
     if layer.groups > 1:
         return _grouped_convolution(channels, call, taken)
     made = channels.make(layer, layer.filters)
@@ -131,6 +155,7 @@ def _grouped_convolution(channels: Channels, call: Call, taken: Axis) -> tuple[L
 def _transposed_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer, axis = call.layer, call.channel_axis()
     made = channels.make(layer, layer.filters)
+    _pin_others(channels, call, axis, does="convolves along")
     channels.put(layer, layer.kernel, -1, call.layouts[0][axis])
     channels.put(layer, layer.kernel, -2, made)
     return _made(channels, call, made, "filters", axis)
@@ -140,6 +165,7 @@ def _depthwise_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]
     layer, axis = call.layer, call.channel_axis()
     taken = call.layouts[0][axis]
     made: Axis = None if taken is None else np.repeat(taken, layer.depth_multiplier)
+    _pin_others(channels, call, axis, does="convolves along")
     channels.put(layer, layer.kernel, -2, taken)
     return _made(channels, call, made, None, axis)
 
@@ -149,6 +175,7 @@ def _separable_convolution(channels: Channels, call: Call) -> tuple[Layout, ...]
     taken = call.layouts[0][axis]
     between: Axis = None if taken is None else np.repeat(taken, layer.depth_multiplier)
     made = channels.make(layer, layer.filters)
+    _pin_others(channels, call, axis, does="convolves along")
     channels.put(layer, layer.depthwise_kernel, -2, taken)
     channels.put(layer, layer.pointwise_kernel, -2, between)
     channels.put(layer, layer.pointwise_kernel, -1, made)
@@ -160,7 +187,8 @@ def _dense(channels: Channels, call: Call) -> tuple[Layout, ...]:
     made = channels.make(layer, layer.units)
     channels.put(layer, layer.kernel, 0, call.layouts[0][-1])
     channels.put(layer, layer.kernel, 1, made)
-    return _made(channels, call, made, "units", len(call.outputs[0]) - 1)
+    (layout,) = _made(channels, call, made, "units", len(call.outputs[0]) - 1)
+    return ((*call.layouts[0][:-1], layout[-1]),)  # the other axes stay where they are, as in an MLP-Mixer
 
 
 def _made(channels: Channels, call: Call, made: Axis, entry: str | None, axis: int) -> tuple[Layout, ...]:
@@ -169,8 +197,9 @@ def _made(channels: Channels, call: Call, made: Axis, entry: str | None, axis: i
     channels.put(layer, layer.bias if layer.use_bias else None, 0, made, scores=False)
     if entry:
         channels.size(layer, entry, made)
-    if _named(layer) in ("softmax", "log_softmax", "glu", "sparsemax"):
-        channels.pin(made, f"the {_named(layer)} of {call.name} is over all channels")
+    if not _is_by_element(layer.activation):
+        named = getattr(layer.activation, "__name__", type(layer.activation).__name__)
+        channels.pin(made, f"the activation of {call.name} ({named}) takes all channels")
     layout = [None] * len(call.outputs[0])
     layout[axis] = made
     return (tuple(layout),)
@@ -178,6 +207,7 @@ def _made(channels: Channels, call: Call, made: Axis, entry: str | None, axis: i
 
 def _embedding(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer = call.layer
+    channels.pin_all(call.layouts, f"{call.name} takes numbers of tokens")
     made = channels.make(layer, layer.output_dim)
     channels.put(layer, layer.embeddings, 1, made)
     channels.size(layer, "output_dim", made)
@@ -191,6 +221,8 @@ def _normalization(channels: Channels, call: Call) -> tuple[Layout, ...]:
     if len(axes) > 1:
         return _keep(channels, call)
     here = layout[axes[0]]
+    if type(layer).__name__ == "GroupNormalization":
+        _pin_others(channels, call, axes[0], does="normalises along")
     for name, scores in (("gamma", True), ("scale", True), ("beta", False), ("moving_mean", False)):
         weight = getattr(layer, name, None)
         if hasattr(weight, "path"):  # `scale` is a weight of RMSNormalization, and a switch elsewhere
@@ -275,6 +307,7 @@ def _fixed(channels: Channels, call: Call, number: int, axis: int) -> Any:
 
 def _global_pooling(channels: Channels, call: Call) -> tuple[Layout, ...]:
     axis, layout = call.channel_axis(), call.layouts[0]
+    _pin_others(channels, call, axis, does="pools along")
     if not call.layer.keepdims:
         return ((None, layout[axis]),)
     return (tuple(each if place == axis else None for place, each in enumerate(layout)),)
@@ -295,7 +328,10 @@ def _reduction(channels: Channels, call: Call) -> tuple[Layout, ...]:
 
 def _reshape(channels: Channels, call: Call) -> tuple[Layout, ...]:
     layer, shape = call.layer, call.outputs[0]
-    layout = reshape_layout(channels, call.layouts[0], call.shapes[0], shape, f"{call.name} mixes channels")
+    before, given = call.shapes[0], call.layouts[0]
+    if call.channel_axis() == 1:  # Flatten with `data_format` brings the channels to the end first
+        before, given = ((*each[:1], *each[2:], *each[1:2]) for each in (before, given))
+    layout = reshape_layout(channels, given, before, shape, f"{call.name} mixes channels")
     for entry, left_out in (("target_shape", 1), ("newshape", 0)):
         if hasattr(layer, entry):
             channels.shapes[id(layer)] = (layer, entry, left_out, layout, shape)
@@ -325,6 +361,7 @@ def _attention(channels: Channels, call: Call) -> tuple[Layout, ...]:
     is_plain = len(layouts) == len(given) and len(given) in (2, 3) and len(call.outputs) == 1
     if not is_plain or config.get("output_shape") or config.get("use_gate"):
         return _keep(channels, call)  # masks, scores, gates, or arguments by name
+    _pin_others(channels, call, -1, does="attends along")
     for part, layout in (
         (layer.query_dense, layouts[0]),
         (layer.value_dense, layouts[1]),
@@ -358,9 +395,9 @@ RULES: dict[str, Rule] = {
     **_names("Rescaling", _rescaling),
     **_names("Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D AlphaDropout GaussianDropout", _same),
     **_names("GaussianNoise Masking", _same),
-    **_names("MaxPooling1D MaxPooling2D MaxPooling3D AveragePooling1D AveragePooling2D AveragePooling3D", _same),
-    **_names("ZeroPadding1D ZeroPadding2D ZeroPadding3D Cropping1D Cropping2D Cropping3D", _same),
-    **_names("UpSampling1D UpSampling2D UpSampling3D Resizing", _same),
+    **_names("MaxPooling1D MaxPooling2D MaxPooling3D AveragePooling1D AveragePooling2D AveragePooling3D", _windows),
+    **_names("ZeroPadding1D ZeroPadding2D ZeroPadding3D Cropping1D Cropping2D Cropping3D", _windows),
+    **_names("UpSampling1D UpSampling2D UpSampling3D Resizing", _windows),
     **_names("Relu Relu6 Sigmoid HardSigmoid Silu HardSilu HardSwish Gelu Tanh Elu Selu Softplus LeakyRelu", _same),
     **_names("Negative Absolute Square Sqrt Exp Cast", _same),
     **_names("Add Subtract Multiply Divide TrueDivide Average Maximum Minimum CustomScaleLayer", _elementwise),

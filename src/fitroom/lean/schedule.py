@@ -9,6 +9,8 @@ from fitroom.errors import InputError
 class PolynomialSchedule:
     """Sparsity that rises from `initial` at step `begin` to its end at step `end`: fast first, then slowly.
 
+    Steps are updates since the callback was first used: what the model was trained before does not count.
+
     >>> schedule = PolynomialSchedule(end=100)
     >>> [round(schedule.sparsity_at(step, 0.8), 2) for step in (0, 50, 100, 200)]
     [0.0, 0.7, 0.8, 0.8]
@@ -49,6 +51,11 @@ class PolynomialSchedule:
         left = 1 - min(1.0, (step - self.begin) / (self.end - self.begin))
         return float(final + (self.initial - final) * left**self.power)
 
-    def is_due(self, step: int) -> bool:
-        """Whether the weights are to be chosen anew after `step` updates."""
-        return step == self.end or (self.begin <= step < self.end and (step - self.begin) % self.frequency == 0)
+    def is_due(self, step: int, last: int) -> bool:
+        """Whether the weights are to be chosen anew after `step` updates, if that was last asked after `last`."""
+        return self._choices(step) > self._choices(last)
+
+    def _choices(self, step: int) -> int:
+        """How many choices have been due after so many updates."""
+        until = 1 + (min(step, self.end) - self.begin - (step >= self.end)) // self.frequency
+        return max(0, until) + (step >= self.end)

@@ -104,6 +104,8 @@ def why_not_separable(layer: Any, rank: int) -> str | None:
     """Why a layer cannot be made separable, or would not get smaller; None if it can."""
     if type(layer).__name__ not in _KINDS or not type(layer).__module__.startswith("keras."):
         return f"it is a {type(layer).__name__}, not a Conv1D or Conv2D of Keras"
+    if getattr(layer, "lora_enabled", False):
+        return "it has an adapter; fitroom.lean.merge(model) merges it"
     if layer.groups > 1:
         return f"it convolves in {layer.groups} groups"
     places = int(np.prod(layer.kernel_size))

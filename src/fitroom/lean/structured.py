@@ -19,7 +19,7 @@ def remove_channels(model: Any, sparsity: float, *, by_gradient: bool, data: Any
     """The model without the least important channels of each group of layers, compiled as before."""
     network = read_network(model)
     channels = network.channels
-    _pin_layers(channels, tuple(keep))
+    _pin_layers(channels, (keep,) if isinstance(keep, str) else tuple(keep))
     values = weights_times_gradients(model, data) if by_gradient else None
     selection = select_channels(channels, score_channels(channels, values), sparsity)
     if sparsity and not selection.removed:

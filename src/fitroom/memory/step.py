@@ -1,6 +1,6 @@
 """What an estimate asks of a backend, and what the backend answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,6 +79,10 @@ class TracedStep:
 
     notes: tuple[str, ...] = ()
 
+    def with_margin(self, added_bytes: int, notes: tuple[str, ...]) -> "TracedStep":
+        """The same with more room, and why."""
+        return replace(self, required_bytes=self.required_bytes + added_bytes, notes=(*self.notes, *notes))
+
     def as_measured(self, measured_bytes: int) -> "TracedStep":
         """The same with the peak that was measured, and a note on how far the prediction was off."""
         predicted_bytes = self.timeline.peak_bytes
@@ -90,6 +94,17 @@ class TracedStep:
             typical_error=0.0,
             notes=(*self.notes, difference_note(predicted_bytes, measured_bytes)),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingStep:
+    """A step that this process has traced, and that another one compiles meanwhile."""
+
+    result: Callable[[], TracedStep]
+    """Waits for the compiler and returns what it found; called once."""
+
+    cancel: Callable[[], None]
+    """Ends the compiler, where nobody needs the result any more."""
 
 
 def difference_note(predicted_bytes: int, measured_bytes: int) -> str:

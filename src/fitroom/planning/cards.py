@@ -59,7 +59,10 @@ def plan_for_cards(
 
 
 def _plan_each(request: PlanRequest, cards: Sequence[Card], backend: str, say: Say) -> list[CardPlan]:
-    planners = [_learn_on(request, find_card(name), backend, say) for name in REFERENCE_CARDS]
+    planners = [
+        _learn_on(request, find_card(name), backend, say, place=f"card {number} of {len(REFERENCE_CARDS)}, ")
+        for number, name in enumerate(REFERENCE_CARDS, 1)
+    ]
     found = []
     for card in sorted(cards, key=lambda card: (card.memory_bytes, card.bandwidth_bytes_per_second)):
         budget = Budget.of(card.name, backend=backend)
@@ -70,9 +73,9 @@ def _plan_each(request: PlanRequest, cards: Sequence[Card], backend: str, say: S
     return found
 
 
-def _learn_on(request: PlanRequest, card: Card, backend: str, say: Say) -> Planner:
+def _learn_on(request: PlanRequest, card: Card, backend: str, say: Say, *, place: str) -> Planner:
     """Return a planner that has made the estimates for one card."""
-    planner = Planner(request, Target(budget=Budget.of(card.name, backend=backend), card=card), say)
+    planner = Planner(request, Target(budget=Budget.of(card.name, backend=backend), card=card), say, place=place)
     with suppress(NothingFitsError):  # its estimates were made all the same
         planner.plan()
     return planner

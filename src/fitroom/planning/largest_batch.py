@@ -1,8 +1,10 @@
 """The search for the largest batch that fits whole, confirmed by estimates."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+from fitroom.activity import begin_step
 from fitroom.errors import NothingFitsError
 from fitroom.estimating.estimate import estimate
 from fitroom.memory.step import NO_LIMIT_BYTES
@@ -17,6 +19,9 @@ from fitroom.units import format_bytes
 MOST_ESTIMATES = 5
 CLOSE_ENOUGH = 1.02
 """A batch that is larger by less is not worth another estimate."""
+
+_USUAL_ESTIMATES = 5
+"""Two or three for each of the two answers."""
 
 _LARGEST = 2**20
 _FIRST_SHARE = 0.4
@@ -36,6 +41,7 @@ class LargestBatch:
         self._variant = variant
         self._remat_choices = RematChoices.of_model(model, variant.precision)
         self._memory = MemoryModel(current_backend().name)
+        self._times: list[float] = []
 
     def plain(self) -> int:
         """Return the largest batch with nothing recomputed; 0 where not even one sample fits."""
@@ -65,7 +71,7 @@ class LargestBatch:
         )
 
     def _fits(self, candidate: Candidate) -> bool:
-        self._say(f"estimating a batch of {candidate.batch_size}{', recomputed' if candidate.recomputes else ''}")
+        self._tell(candidate)
         found = estimate(
             self._model,
             candidate.batch_size,
@@ -77,6 +83,18 @@ class LargestBatch:
         )
         self._memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)
         return found.required_bytes <= self._target.usable_bytes
+
+    def _tell(self, candidate: Candidate) -> None:
+        """Say which estimate is made, and how long it takes by those that were made."""
+        now = time.monotonic()
+        self._times.append(now)
+        number = len(self._times)
+        seconds = (now - self._times[0]) / (number - 1) if number > 1 else None
+        place = f"estimate {number} of about {max(number, _USUAL_ESTIMATES)}"
+        takes = f", about {seconds:.0f} s" if seconds else ""
+        detail = f"a batch of {candidate.batch_size}{', recomputed' if candidate.recomputes else ''}{takes}"
+        if not begin_step(place, detail, expected_seconds=seconds):
+            self._say(f"{place}: {detail}")
 
     def _find_largest(self, candidate_of: Callable[[int], Candidate]) -> int:
         """Return the largest size that an estimate has shown to fit."""

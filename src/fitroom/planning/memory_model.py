@@ -43,6 +43,13 @@ class MemoryModel:
         self._backend = backend
         self._points: dict[Variant, list[_Point]] = defaultdict(list)
 
+    def copy(self) -> "MemoryModel":
+        """A copy that learns by itself."""
+        other = MemoryModel(self._backend)
+        for variant, points in self._points.items():
+            other._points[variant] = list(points)
+        return other
+
     def knows(self, variant: Variant, *, recomputes: bool = False) -> bool:
         """Whether a candidate of this variant was estimated; with `recomputes`, one that recomputes."""
         return any(point.recomputes or not recomputes for point in self._points[variant])

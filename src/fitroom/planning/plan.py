@@ -10,6 +10,7 @@ from fitroom.cards.catalogue import Card
 from fitroom.errors import InputError
 from fitroom.estimating.estimate import check_batch_size
 from fitroom.input_sizes import InputShape, known_sizes
+from fitroom.keras_model.private import skip_tensorflow_types
 from fitroom.planning.request import ALLOWABLE, KEEPABLE, PlanRequest, parse_knobs
 from fitroom.planning.result import Plan
 from fitroom.units import format_bytes
@@ -22,6 +23,7 @@ MAX = "max"
 
 
 @quiet_tensorflow_imports()
+@skip_tensorflow_types()
 def plan(
     model: "keras.Model",
     batch_size: int | str = 32,

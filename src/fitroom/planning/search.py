@@ -42,7 +42,22 @@ MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 """How many micro-batches are tried with remat."""
 
+EVEN_SHARE = 0.5
+"""How much smaller the first micro-batch may be so as to divide the batch evenly: a rest of another size would be
+traced and compiled as a second program beside it."""
+
+MOST_AHEAD = 1
+"""How many estimates are begun before it is certain that they are needed."""
+
 EstimateOf = Callable[[Candidate], Estimate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Assumed:
+    """What an estimate would say."""
+
+    required_bytes: int
+    peak_bytes: int
 
 
 @dataclass(kw_only=True)
@@ -57,6 +72,20 @@ class Search:
 
     target: Target
     estimate: EstimateOf
+    begin: Callable[[Candidate], None] | None = None
+    """Begins the estimate that is asked for next, or one that is likely to be; None where they are not made side by
+    side."""
+
+    when_first: Callable[["Search"], None] | None = None
+    """Called when the first estimate, of a smaller size, has taught how much memory the model takes."""
+
+    doubtful_share: float = 1.0
+    """The share of the budget up to which predictions from a single estimate are relied on. A candidate beyond it is
+    estimated after a smaller one, by which it can be predicted better."""
+
+    traces_each_size: bool = False
+    """Whether a step whose micro-batches differ in size costs twice the time to trace."""
+
     memory: MemoryModel
     has_statistics: bool
     """Whether a layer computes statistics over the batch."""
@@ -65,21 +94,29 @@ class Search:
     """Whether a micro-batch with enough samples for batch statistics is preferred to a faster one."""
 
     def __post_init__(self) -> None:
-        self.estimates: dict[Any, Estimate] = {}
+        self.estimates: dict[Any, Any] = {}
+        """By candidate; an `Estimate` each."""
+
         self._tried: dict[Any, Candidate] = {}
         self._to_learn: set[Any] = set()
 
     def run(self) -> PricedCandidate:
         """Return the best candidate, confirmed by an estimate. Raises NothingFitsError where nothing fits."""
         for _ in range(MOST_ESTIMATES):
-            wanted = self._predict_best()
-            if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
+            candidate = self._find_next()
+            if candidate is None:
                 break
-            first = self._find_first_to_estimate(wanted.candidate)
-            if first is not None:
-                self._to_learn.add(first.key)
-            self._confirm(first or wanted.candidate)
+            self._confirm(candidate)
+            if self.when_first and len(self.estimates) == 1 and candidate.key in self._to_learn:
+                self.when_first(self)
         return self._choose_confirmed() or self._confirm_smallest()
+
+    def count_ahead(self) -> int:
+        """Return how many more estimates there will be, if each turns out as predicted."""
+        search, count = self, 0
+        while count < MOST_ESTIMATES and (candidate := search._find_next()) is not None:
+            search, count = search._assume(candidate), count + 1
+        return count
 
     def has_enough_for_statistics(self) -> bool:
         """Whether any micro-batch with enough samples fits, by an estimate of the one that takes least."""
@@ -113,6 +150,10 @@ class Search:
     def guess(self) -> PricedCandidate | None:
         """Return the best candidate by what was learnt so far, unconfirmed; None where nothing fits."""
         return self._predict_best()
+
+    def guess_safely(self) -> PricedCandidate | None:
+        """Return the best candidate that is not doubtful; None where there is none."""
+        return self._predict_best(self.doubtful_share)
 
     def find_frontier(self, chosen: PricedCandidate) -> list[PricedCandidate]:
         """Return all candidates worth considering, whether they fit or not, the fastest first.
@@ -169,11 +210,51 @@ class Search:
             changes=self._changes(candidate),
         )
 
+    def _find_next(self) -> Candidate | None:
+        """Return the candidate to estimate next; None where one that is confirmed is good enough, or nothing fits."""
+        wanted = self._predict_best()
+        if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
+            return None
+        first = self._find_first_to_estimate(wanted.candidate) or self._find_safer(wanted)
+        if first is None:
+            return wanted.candidate
+        self._to_learn.add(first.key)
+        return first
+
+    def _find_likely(self, candidate: Candidate) -> list[Candidate]:
+        """Return what is likely to be estimated after a candidate: what the first estimate, if as predicted, leads to.
+
+        Later ones decide whether there is another at all.
+        """
+        found: list[Candidate] = []
+        search = self
+        while candidate.key in search._to_learn and not search.memory.knows(candidate.variant):
+            search = search._assume(candidate)
+            following = search._find_next()
+            if following is None or len(found) == MOST_AHEAD:
+                break
+            if not following.recomputes:  # else which segments depends on what is learnt
+                found.append(following)
+            candidate = following
+        return found
+
+    def _assume(self, candidate: Candidate) -> "Search":
+        """Return a copy of the search in which a candidate was estimated and takes what is predicted."""
+        other = replace(self, memory=self.memory.copy(), begin=None, when_first=None)
+        other.estimates = dict(self.estimates)
+        other._tried, other._to_learn = dict(self._tried), set(self._to_learn)
+        required_bytes, peak_bytes = self.memory.required_bytes(candidate), self.memory.peak_bytes(candidate)
+        other._learn(candidate, _Assumed(required_bytes=required_bytes, peak_bytes=peak_bytes))
+        return other
+
     def _choose_confirmed(self) -> PricedCandidate | None:
         return choose_best(map(self.price, self._tried.values()), protects_statistics=self.protects_statistics)
 
-    def _predict_best(self) -> PricedCandidate | None:
-        likely = filter(self._is_likely, self._price_all(wide=False))
+    def _predict_best(self, share: float = 1.0) -> PricedCandidate | None:
+        usable_bytes = share * self.target.usable_bytes
+        likely = (
+            one for one in self._price_all(wide=False) if self._is_likely(one) and one.required_bytes <= usable_bytes
+        )
         return choose_best(likely, protects_statistics=self.protects_statistics)
 
     def _is_likely(self, one: PricedCandidate) -> bool:
@@ -203,12 +284,33 @@ class Search:
             return None
         factory = self.factory_of(wanted)
         sizes = factory.sizes()
-        small = (factory.plain(size) for size in sizes)
-        return next((one for one in small if self.memory.required_bytes(one) <= usable_bytes), factory.plain(sizes[-1]))
+        small = [one for one in map(factory.plain, sizes) if self.memory.required_bytes(one) <= usable_bytes]
+        if not small:
+            return factory.plain(sizes[-1])
+        if not self.traces_each_size:
+            return small[0]
+        smallest = EVEN_SHARE * small[0].micro_batch
+        even = (one for one in small if one.batch_size % one.micro_batch == 0 and one.micro_batch >= smallest)
+        return next(even, small[0])
+
+    def _find_safer(self, wanted: PricedCandidate) -> Candidate | None:
+        """Return what to estimate before a candidate that may well be too large; None where it is not doubtful."""
+        is_doubtful = wanted.required_bytes > self.doubtful_share * self.target.usable_bytes
+        if not is_doubtful or not self.memory.rests_on_one(wanted.candidate):
+            return None
+        safer = self.guess_safely()
+        is_alike = safer is not None and safer.candidate.variant == wanted.candidate.variant
+        return safer.candidate if safer is not None and is_alike and not safer.confirmed else None
 
     def _confirm(self, candidate: Candidate) -> None:
         """Estimate a candidate at its real size."""
-        found = self.estimate(candidate)
+        if self.begin:
+            self.begin(candidate)
+            for likely in self._find_likely(candidate):  # while the first is being compiled
+                self.begin(likely)
+        self._learn(candidate, self.estimate(candidate))
+
+    def _learn(self, candidate: Candidate, found: Estimate | _Assumed) -> None:
         self.estimates[candidate.key] = found
         self._tried[candidate.key] = candidate
         self.memory.learn(candidate, required_bytes=found.required_bytes, peak_bytes=found.peak_bytes)

@@ -157,11 +157,17 @@ def nodes_of(functional: Any) -> Iterator[Any]:
 
 def _can_be_opened(node: Any, times: Counter[int]) -> bool:
     """Whether the call is of a model that can be taken apart: called once, with nothing but its inputs."""
-    if not hasattr(node.operation, "layers") or times[id(node.operation)] > 1:
+    if not hasattr(node.operation, "layers") or times[id(node.operation)] > 1 or _is_changed(node.operation):
         return False
     arguments = node.arguments
     given = [value for name, value in arguments.kwargs.items() if name != "training" and value is not None]
     return len(arguments.args) == 1 and not given
+
+
+def _is_changed(model: Any) -> bool:
+    """Whether something happens around a model's call that would not where it is opened: a `call` set, a hook."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")  # of PyTorch
+    return any(vars(model).get(name) for name in ("call", *hooks))
 
 
 def _ordered(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:

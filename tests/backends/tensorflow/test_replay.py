@@ -17,7 +17,7 @@ from fitroom.backends.tensorflow.trace.graph.estimate import step_program
 from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
 from fitroom.backends.tensorflow.trace.graph.program import Operation, Output, program_of
-from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, Span, replay
+from fitroom.backends.tensorflow.trace.graph.replay import RecordedProcess, ReplayedStep, Span, replay
 from fitroom.backends.tensorflow.trace.graph.required import lost_bytes, required_bytes
 from fitroom.backends.tensorflow.trace.graph.residents import residents_of
 from fitroom.backends.tensorflow.trace.graph.values import Held
@@ -153,12 +153,30 @@ def test_what_is_required_holds_processes_whose_variables_lie_a_little_different
         residents = residents_of(step)
         program = program_of(optimise_graph(step, None))
 
-    def process(seed: int, limit_bytes: int = 2**40, *, strewn: bool = True) -> ReplayedStep:
-        return replay(program, residents, no_scratch, limit_bytes, num_steady=1, seed=seed, strewn=strewn)
+    processes = [RecordedProcess(program, residents, no_scratch, seed=seed) for seed in range(5)]
 
-    assert len({process(seed).peak_bytes for seed in range(4)}) == 4
-    required = required_bytes(program, residents, no_scratch, process(0, strewn=False), branch=True)
-    assert all(process(seed, required).peak_bytes <= required for seed in range(5))
+    def peak_bytes(process: RecordedProcess, limit_bytes: int = 2**40) -> int:
+        return process.replay(limit_bytes, num_steady=1, strewn=True).peak_bytes
+
+    assert len(set(map(peak_bytes, processes[:4]))) == 4
+    required = required_bytes(processes, processes[0].replay(2**40))
+    assert all(peak_bytes(process, required) <= required for process in processes)
+
+
+def test_a_record_of_two_steps_replays_like_one_of_all_steps(monkeypatch):
+    request = StepRequest(batch_size=BATCH, card=find_card("T4"))
+    with prepare_model(network("adam"), request, borrow_values) as ready:
+        step = training_step(ready)
+        residents = residents_of(step)
+        program = program_of(optimise_graph(step, None))
+    short = RecordedProcess(program, residents, no_scratch).replay(2**40)
+    monkeypatch.setattr("fitroom.backends.tensorflow.trace.graph.replay._state", lambda kernels: object())
+    whole = RecordedProcess(program, residents, no_scratch).replay(2**40)
+    assert shown(short) == shown(whole)
+
+
+def shown(step: ReplayedStep) -> list[tuple[int, int, int | None, int, int]]:
+    return [(each.held.size_bytes, each.held.address, each.held.source, each.first, each.last) for each in step.spans]
 
 
 def test_what_small_chunks_waste_at_once_may_be_wasted_once_more():

@@ -1,5 +1,6 @@
 """Fused kernels compute what Keras computes, up to rounding, and leave the model as it was."""
 
+import threading
 from contextlib import nullcontext
 
 import keras
@@ -292,10 +293,210 @@ def test_an_estimate_with_fused_kernels_is_smaller():
     assert fused.recipe.kernels == "fused"
 
 
-def test_hooks_of_the_user_are_still_called():
-    model, seen = _net(), []
-    conv = next(layer for layer in model.layers if isinstance(layer, layers.Conv2D))
-    conv.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
+@pytest.mark.parametrize("kind", ["forward_pre", "forward", "full_backward", "full_backward_pre"])
+def test_hooks_of_the_user_are_still_called(kind):
+    inner = keras.Sequential([keras.Input((12, 12, 3)), layers.Conv2D(2, 3)])
+    inputs = keras.Input((12, 12, 3))
+    model = keras.Model(inputs, layers.Dense(4)(layers.Flatten()(inner(inputs))))
+    model.compile("sgd", "sparse_categorical_crossentropy")
     x, y = _batch()
-    TorchStepper(model, kernels="fused").train(Batch(x=x, y=y), 12)
-    assert seen
+    for owner in (inner, inner.layers[0]):
+        seen = []
+        handle = getattr(owner, f"register_{kind}_hook")(lambda *found, seen=seen: seen.append(found[0]))
+        TorchStepper(model, kernels="fused").train(Batch(x=x, y=y), 12)
+        handle.remove()
+        assert seen
+        assert all(each is owner for each in seen)
+
+
+class _Block(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = layers.Conv2D(4, 3, padding="same"), layers.BatchNormalization()
+
+    def build(self, shape):
+        self.conv.build(shape)
+        self.norm.build(self.conv.compute_output_shape(shape))
+
+    def call(self, x, training=None):
+        return self.norm(self.conv(x), training=training)
+
+
+def _masked():
+    x = np.random.default_rng(0).normal(size=(*MASK.shape, 4)).astype("float32")
+    return x * MASK[..., None]
+
+
+WITHIN = {
+    "a layer of the user's": (lambda: [_Block()], np.ones((4, 6, 5, 3), "float32"), 2),
+    "TimeDistributed": (lambda: [layers.TimeDistributed(layers.Conv2D(4, 3))], np.ones((4, 2, 6, 5, 3), "float32"), 1),
+    "Bidirectional": (lambda: [layers.Masking(), layers.Bidirectional(layers.LSTM(3))], _masked(), 2),
+    "states as outputs": (lambda: [layers.Masking(), _with_state], _masked(), 1),
+    "float32 in mixed precision": (lambda: [layers.LSTM(3, dtype="float32")], _masked(), 1),
+}
+
+
+def _with_state(x):
+    outputs, state = layers.GRU(3, return_sequences=True, return_state=True)(x)
+    return layers.Concatenate()([layers.Flatten()(outputs), state])
+
+
+def _stack(make, x, policy="float32", kind=keras.Model):
+    keras.utils.set_random_seed(3)
+    keras.config.set_dtype_policy(policy)
+    outputs = inputs = keras.Input(x.shape[1:], dtype="float32")
+    for part in make():
+        outputs = part(outputs)
+    model = kind(inputs, layers.Dense(2, dtype="float32")(layers.Flatten()(outputs)))
+    model.compile(keras.optimizers.SGD(0.005), "mse")
+    return model
+
+
+def _variables_after_steps(make, x, kernels):
+    model = make()
+    stepper = TorchStepper(model, kernels=kernels)
+    for _ in range(2):
+        stepper.train(Batch(x=x, y=np.ones((len(x), 2), "float32")), len(x))
+    return model, [keras.ops.convert_to_numpy(variable) for variable in model.variables]
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_layers_within_others_are_served_wherever_they_are_held(name):
+    make, x, served = WITHIN[name]
+    policy = "mixed_bfloat16" if "mixed" in name else "float32"
+    found = [_variables_after_steps(lambda: _stack(make, x, policy), x, kernels) for kernels in (None, "fused")]
+    assert sum(each.operation is not None for each in find_served(found[0][0])) == served
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=2e-5)
+
+
+class _OwnStep(keras.Model):
+    """Calls itself in ways that Keras's `train_step` does not."""
+
+    def train_step(self, data):
+        x, y = data
+        self.zero_grad()
+        if self.way == "without `training`":
+            outputs = self(x)
+        elif self.way == "first not in training":
+            outputs = self(x, training=False) + self(x, training=True)
+        elif self.way == "with variables of its own":
+            values = [[1.1 * each.value for each in group] for group in self._groups()]
+            outputs = self.stateless_call(*values, x, training=True)[0]
+            outputs = outputs + self.stateless_call(*values, x, training=False)[0]
+        else:
+            other = keras.Model(self.inputs, _Block()(self.inputs[0]) + self.layers[1].output)
+            outputs = self(x, training=True) + 0 * other(x).mean()
+        self.compute_loss(x=x, y=y, y_pred=outputs).backward()
+        weights = [each for each in self.trainable_weights if each.value.grad is not None]
+        with torch.no_grad():
+            self.optimizer.apply([each.value.grad for each in weights], weights)
+        return {}
+
+    def _groups(self):
+        return self.trainable_variables, self.non_trainable_variables
+
+
+@pytest.mark.parametrize(
+    "way", ["without `training`", "first not in training", "with variables of its own", "a model made in the step"]
+)
+def test_a_step_of_the_users_computes_what_it_does_with_keras(way):
+    x = np.random.default_rng(1).normal(size=(4, 6, 5, 4)).astype("float32")
+
+    def make():
+        keras.utils.set_random_seed(7)
+        inner = keras.Sequential([keras.Input((6, 5, 4)), layers.Conv2D(4, 3), layers.BatchNormalization()])
+        model = _stack(
+            lambda: [_Block(), lambda x: inner(x, training=True), layers.BatchNormalization()], x, kind=_OwnStep
+        )
+        model.way = way
+        return model
+
+    plain, fused = (_variables_after_steps(make, x, kernels)[1] for kernels in (None, "fused"))
+    for one, other in zip(plain, fused, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": False}, {"center": False}, {"scale": False, "center": False}])
+def test_group_norm_as_the_first_layer_that_trains(options):
+    x = np.random.default_rng(1).normal(size=(4, 6, 5, 4)).astype("float32")
+    make = lambda: _stack(lambda: [layers.GroupNormalization(2, **options)], x)  # noqa: E731
+    plain, fused = (_variables_after_steps(make, x, kernels)[1] for kernels in (None, "fused"))
+    for one, other in zip(plain, fused, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+
+
+def test_max_pooling_of_minus_infinity_stays_minus_infinity():
+    inputs = keras.Input((5, 5, 1))
+    model = keras.Model(inputs, layers.MaxPooling2D(4, 1, padding="same")(inputs))
+    with FusedKernels(model).during():
+        assert torch.isneginf(model(torch.full((1, 5, 5, 1), -torch.inf))).all()
+
+
+def _conv(model):
+    return next(layer for layer in model.layers if isinstance(layer, layers.Conv2D))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_after_a_step_that_fails_the_model_is_as_it_was(error):
+    def fail(module, args):
+        raise error("on the way")
+
+    model = _net()
+    handle = _conv(model).register_forward_pre_hook(fail)
+    x, y = _batch()
+    stepper = TorchStepper(model, kernels="fused")
+    with pytest.raises(error):
+        stepper.train(Batch(x=x, y=y), 12)
+    handle.remove()
+    left = [layer for layer in model._flatten_layers() if {"call", "_run_through_graph"} & vars(layer).keys()]
+    assert not left
+    stepper.train(Batch(x=x, y=y), 12)
+
+
+def test_a_call_that_the_user_sets_later_is_called_and_stays():
+    model, seen = _net(), []
+    x, y = _batch()
+    stepper = TorchStepper(model, kernels="fused")
+    stepper.train(Batch(x=x, y=y), 12)
+    for owner in (_conv(model), model):
+        own = owner.call
+        vars(owner)["call"] = lambda *args, own=own, owner=owner, **kwargs: (seen.append(owner), own(*args, **kwargs))[
+            1
+        ]
+    stepper.train(Batch(x=x, y=y), 12)
+    stepper.train(Batch(x=x, y=y), 12)
+    assert [owner is model for owner in seen] == [True, False] * 2
+    assert "call" in vars(model)
+    assert "call" in vars(_conv(model))
+
+
+def test_a_thread_that_predicts_meanwhile_changes_no_step_and_leaves_nothing():
+    x, y = _batch()
+    ends = []
+    for is_alone in (True, False):
+        model, errors, stop = _net(), [], threading.Event()
+
+        def predict(model=model, errors=errors, stop=stop):
+            try:
+                while not stop.is_set():
+                    with torch.no_grad():
+                        model(torch.tensor(x[:2]), training=False)
+            except BaseException as error:  # a thread's errors are seen by nobody
+                errors.append(error)
+
+        stepper = TorchStepper(model, kernels="fused")
+        stepper.prepare(Batch(x=x, y=y))
+        thread = threading.Thread(target=predict)
+        if not is_alone:
+            thread.start()
+        for _ in range(4):
+            stepper.train(Batch(x=x, y=y), 12)
+        stop.set()
+        if not is_alone:
+            thread.join()
+        assert not errors
+        assert not [each for each in model._flatten_layers() if {"call", "_run_through_graph"} & vars(each).keys()]
+        ends.append([keras.ops.convert_to_numpy(variable) for variable in model.variables])
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_array_equal(other, one)

@@ -8,7 +8,7 @@ from fitroom.backends.contract import Device, Distributing, FusedLayer, MemoryRe
 from fitroom.backends.jax import device as memory
 from fitroom.backends.jax import out_of_memory, rounds
 from fitroom.distribution.selection import DeviceSelection
-from fitroom.memory.step import StepRequest, TracedStep
+from fitroom.memory.step import PendingStep, StepRequest, TracedStep
 from fitroom.recipe import Remat
 
 
@@ -66,6 +66,12 @@ class JaxBackend:
         from fitroom.backends.jax.trace.estimate import trace_step
 
         return trace_step(model, request)
+
+    def begin_trace(self, model: Any, request: StepRequest) -> PendingStep:
+        """Trace a step and have it compiled in another process."""
+        from fitroom.backends.jax.trace.estimate import begin_trace
+
+        return begin_trace(model, request)
 
     def distribute(
         self, selection: DeviceSelection, weights: Sequence[float] | None, *, shard_weights: bool = False

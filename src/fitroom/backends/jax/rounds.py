@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 _CACHES = ("WeakrefLRUCache", "MultiWeakrefLRUCache")
+_PYTHONS_CACHE = type(functools.cache(len))
 _MAKER = "jax._src.util"
 """Where JAX makes the caches that `jax.clear_caches()` empties. Others of Python's kind, the user's or JAX's own, may
 hold what somebody relies on."""
@@ -62,7 +63,7 @@ def _cache_sizes() -> dict[int, tuple[Any, int]]:
 def _is_cache(value: Any) -> bool:
     """Whether it is a cache that `jax.clear_caches()` would empty, of JAX's own kind or of Python's."""
     kind = type(value)
-    if kind is functools._lru_cache_wrapper:
+    if kind is _PYTHONS_CACHE:
         return getattr(value, "__module__", None) == _MAKER
     return kind.__name__ in _CACHES and kind.__module__.startswith("jaxlib")
 

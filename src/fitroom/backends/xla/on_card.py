@@ -26,10 +26,26 @@ _CHANNEL_GROUP = 4
 
 _FLOAT_BYTES = 4
 
+_FUSED_ATTENTION_BACKWARD = "dot_product_attention_bwd"
+"""In the name that JAX gives to the backward pass of cuDNN's fused attention."""
+
 
 def added_on_card(dump: Dump, card: Card) -> Iterator[tuple[range, int]]:
     """The moments of the schedule at which a card holds more than the dump says, and how many bytes more."""
-    return chain(matrix_workspaces(dump, card), early_fills(dump))
+    return chain(matrix_workspaces(dump, card), early_fills(dump), attention_workspaces(dump))
+
+
+def attention_workspaces(dump: Dump) -> Iterator[tuple[range, int]]:
+    """The moments at which the backward pass of cuDNN's fused attention has a workspace, and its bytes.
+
+    The layout without a card has room for none. The gradient of the queries is summed in float32 over blocks of keys,
+    beside a number for each row of scores: so much is counted. Not measured on a card yet.
+    """
+    for moment, name in enumerate(dump.schedule.instructions):
+        instruction = dump.program.instructions[name]
+        if instruction.opcode == "custom-call" and _FUSED_ATTENTION_BACKWARD in instruction.op_name:
+            rows = instruction.num_elements // max(instruction.dimensions[-1], 1) if instruction.dimensions else 0
+            yield range(moment, moment + 1), _FLOAT_BYTES * (instruction.num_elements + rows)
 
 
 def matrix_workspaces(dump: Dump, card: Card) -> Iterator[tuple[range, int]]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fitroom.backends.xla.attribution import Argument, Attribution, ScopeReader
 from fitroom.backends.xla.dump import Allocation, Dump, Value
@@ -94,21 +97,67 @@ def _places(allocation: Allocation, dump: Dump) -> list[_Place]:
     lived = [(value, lifetimes.get(value.instruction + value.place)) for value in allocation.values]
     timed = [_Place(value, *lifetime) for value, lifetime in lived if lifetime]
     places: list[_Place] = []
-    taken: list[_Place] = []
+    taken = _TakenPlaces(len(timed))
     for place in sorted(timed, key=lambda place: (place.first, -place.value.size_bytes)):
-        taken = [earlier for earlier in taken if earlier.last >= place.first - 1]
-        begun = [
-            earlier for earlier in taken if earlier.begins(place) and not _is_made_of_something(earlier.value, dump)
+        near = taken.near(place)
+        begun = [number for number in near if _continues(places[number], place, dump)]
+        shared = [
+            number
+            for number in near
+            if number in begun or (places[number].last >= place.first and places[number].overlaps(place.value))
         ]
-        shared = [p for p in taken if p in begun or (p.last >= place.first and p.overlaps(place.value))]
-        for earlier in begun:
-            earlier.value = place.value  # zeros say nothing about what they are for, a sum does
-        for earlier in shared:
-            earlier.last = max(earlier.last, place.last)
+        for number in begun:
+            places[number].value = place.value  # zeros say nothing about what they are for, a sum does
+        for number in shared:
+            places[number].last = max(places[number].last, place.last)
+            taken.extend(number, places[number].last)
         if not shared:
-            taken.append(place)
+            taken.add(len(places), place)
             places.append(place)
     return places
+
+
+class _TakenPlaces:
+    """The places that are taken at a moment, by number. There may be thousands, of which few lie near a value."""
+
+    def __init__(self, most: int) -> None:
+        self._offsets, self._ends, self._lasts, self._numbers = (np.empty(most, np.int64) for _ in range(4))
+        self._count = 0
+        self._where: dict[int, int] = {}
+
+    def near(self, place: _Place) -> list[int]:
+        """The places still taken the moment before that share memory with a value, in the order of their numbers."""
+        offset, end = place.value.offset, place.value.offset + place.value.size_bytes
+        until = slice(self._count)
+        overlap = (self._offsets[until] < end) & (offset < self._ends[until]) | (self._offsets[until] == offset)
+        taken = self._lasts[until] >= place.first - 1
+        if 2 * np.count_nonzero(taken) < self._count:
+            self._keep(np.flatnonzero(taken))
+            return self.near(place)
+        return [int(number) for number in self._numbers[until][overlap & taken]]
+
+    def add(self, number: int, place: _Place) -> None:
+        """Take a place."""
+        at, value = self._count, place.value
+        self._offsets[at], self._ends[at] = value.offset, value.offset + value.size_bytes
+        self._lasts[at], self._numbers[at] = place.last, number
+        self._where[number] = at
+        self._count += 1
+
+    def extend(self, number: int, last: int) -> None:
+        """Have a place taken until another moment."""
+        self._lasts[self._where[number]] = last
+
+    def _keep(self, kept: Any) -> None:
+        for values in (self._offsets, self._ends, self._lasts, self._numbers):
+            values[: len(kept)] = values[kept]
+        self._count = len(kept)
+        self._where = {int(number): at for at, number in enumerate(self._numbers[: self._count])}
+
+
+def _continues(earlier: _Place, place: _Place, dump: Dump) -> bool:
+    """Whether a value that is made of nothing, such as zeros to add into, becomes another."""
+    return earlier.begins(place) and not _is_made_of_something(earlier.value, dump)
 
 
 def _is_made_of_something(value: Value, dump: Dump) -> bool:

@@ -1,4 +1,5 @@
-"""Models from a function that the user names: `build.py:make_model` or `package.module:make_model`."""
+"""Models from a function or class that the user names: `build.py:make_model`, `package.module:make_model`,
+`keras_hub:BertBackbone`."""
 
 import contextlib
 import importlib
@@ -11,8 +12,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fitroom.errors import InputError, ModelError, UnknownNameError
+from fitroom.errors import FitroomError, InputError, ModelError, UnknownNameError
 from fitroom.keras_model.loading.application import DEFAULT_CLASSES, DEFAULT_IMAGE_SIZE
+from fitroom.keras_model.loading.package_class import (
+    build_class,
+    find_in_package,
+    missing_module,
+    pip_name,
+    read_arguments,
+    takes_image_shape,
+    unknown_class,
+)
 
 if TYPE_CHECKING:
     from fitroom.keras_model.loading.source import ModelSource
@@ -42,9 +52,10 @@ def call_function(source: "ModelSource") -> Any:
 
 
 def takes_image_size(text: str) -> bool:
-    """Whether the function takes an `image_size`."""
+    """Whether the function takes an `image_size`, or the class the shape of images."""
     with contextlib.redirect_stdout(sys.stderr):
-        return "image_size" in parameters_of(find_function(text.strip()))
+        found = find_function(text.strip())
+        return takes_image_shape(found) if inspect.isclass(found) else "image_size" in parameters_of(found)
 
 
 def find_function(text: str, *, purpose: str = "builds the model", example: str = "make_model") -> Any:
@@ -73,9 +84,7 @@ def _load(place: str) -> ModuleType:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name and place.split(".")[0] == error.name.split(".")[0]:
-                raise InputError(
-                    f"There is no module {place!r}.", hint=f"for a file write {place.replace('.', '/')}.py:function"
-                ) from error
+                raise missing_module(place) from error
             raise error_of(place, error) from error
         except (Exception, SystemExit) as error:
             raise error_of(place, error) from error
@@ -97,10 +106,15 @@ def _load(place: str) -> ModuleType:
 
 def _find(module: ModuleType, name: str, text: str) -> Any:
     found: Any = module
+    is_package = not text.rpartition(":")[0].endswith(".py")
+    if is_package and (offered := find_in_package(module, name)) is not None:
+        return offered
     for part in name.split("."):
         if not hasattr(found, part):
             functions = [key for key, value in vars(module).items() if inspect.isfunction(value)]
             place = text.rpartition(":")[0]
+            if is_package and name[:1].isupper():
+                raise unknown_class(module, place, name)
             more = f"functions there are: {', '.join(functions)}" if functions else f"{place} defines no function"
             raise UnknownNameError(f"function in {place}", name, functions, more=more)
         found = getattr(found, part)
@@ -115,17 +129,27 @@ def _call(function: Any, source: "ModelSource") -> Any:
     import keras
 
     text = source.text.strip()
-    arguments = _find_arguments(function, source)
+    given = read_arguments(source.config)
     if source.precision:
         keras.config.set_dtype_policy(source.precision)
     try:
-        model = function(**arguments)
+        if inspect.isclass(function):
+            image_size = source.offers.get("image_size", source.image_size)
+            arguments = _class_arguments(function, source, given)
+            model = build_class(function, text, arguments, image_size=image_size, values=source.values)
+        else:
+            model = function(**_find_arguments(function, source, given))
+    except FitroomError:
+        raise
     except (Exception, SystemExit) as error:
         raise error_of(text, error) from error
     if not isinstance(model, keras.Model):
+        is_class = inspect.isclass(function)
         raise ModelError(
-            f"{text} returned {type(model).__name__}. Expected: a keras.Model.",
-            hint="return the model from the function, built and, if you like, compiled",
+            f"{text} {'is a' if is_class else 'returned'} {type(model).__name__}. Expected: a keras.Model.",
+            hint="name a class of models"
+            if is_class
+            else "return the model from the function, built and, if you like, compiled",
         )
     return model
 
@@ -133,23 +157,43 @@ def _call(function: Any, source: "ModelSource") -> Any:
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _find_arguments(function: Any, source: "ModelSource") -> dict[str, int]:
-    """The arguments for a function that takes `classes` or `image_size`; a default where none was given."""
+def _class_arguments(cls: type, source: "ModelSource", given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the JSON file, with the number of classes where it was given."""
+    if source.classes is None:
+        return given
+    names = [name for name in ("num_classes", "classes") if name in parameters_of(cls)]
+    if not names:
+        raise InputError(
+            f"{source.text} takes no number of classes. Received: --classes {source.classes}.", hint="leave it out"
+        )
+    return given | {names[0]: source.classes}
+
+
+def _find_arguments(function: Any, source: "ModelSource", given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments for a function: those of the JSON file, `classes` and `image_size` where it takes them."""
     parameters = parameters_of(function)
     if source.classes is not None and "classes" not in parameters:
         raise InputError(
             f"{source.text} takes no `classes`. Received: --classes {source.classes}.",
             hint="leave it out: the model brings its own last layer; or write `def make_model(classes):`",
         )
+    any_name = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    if strange := [name for name in given if name not in parameters and not any_name]:
+        raise InputError(
+            f"{source.text} takes no {', '.join(map(repr, strange))}. Received in {source.config}.",
+            hint=f"its parameters: {', '.join(parameters) or 'none'}",
+        )
     known = dict(source.offers) | ({} if source.classes is None else {"classes": source.classes})
     required = [name for name, one in parameters.items() if one.default is one.empty and one.kind not in _ANY_NUMBER]
     defaults = {name: number for name, number in _DEFAULTS.items() if name in required}
-    arguments = {name: number for name, number in (defaults | known).items() if name in parameters}
+    numbers = {name: number for name, number in (defaults | known).items() if name in parameters}
+    arguments: dict[str, Any] = numbers | {name: value for name, value in given.items() if name not in known}
     if unknown := [name for name in required if name not in arguments]:
         raise InputError(
             f"{source.text} asks for {', '.join(map(repr, unknown))}. Expected: a function that can be called with "
             "nothing, or with `classes` and `image_size`.",
-            hint=f"give it a default: `def {getattr(function, '__name__', 'make_model')}({unknown[0]}=...):`",
+            hint="give them in a JSON file, --config arguments.json, or a default: "
+            f"`def {getattr(function, '__name__', 'make_model')}({unknown[0]}=...):`",
         )
     return arguments
 
@@ -169,6 +213,9 @@ def error_of(place: str, error: BaseException) -> ModelError:
             f"{place} ended the program: it raised SystemExit({error.code!r}).",
             hint='put what reads arguments or trains under `if __name__ == "__main__":`, and the model in a function',
         )
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top = error.name.partition(".")[0]
+        return ModelError(f"{place} needs the module {error.name!r}.", hint=f"pip install {pip_name(top)}")
     said = str(error).strip().splitlines()
     return ModelError(
         f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.errors import InputError, ModelError
+from fitroom.keras_model.private import initialize_missing_values, uninitialized_variables
 from fitroom.keras_model.twin import without_values
 from fitroom.units import format_bytes
 
@@ -79,7 +80,7 @@ def read_model(text: str, *, unsafe: bool, values: bool = False) -> Any:
         import keras
 
         if values:
-            model = keras.saving.load_model(path, compile=False, safe_mode=not unsafe)
+            model = _read_with_values(path, config, unsafe=unsafe)
         else:
             with without_values():
                 model = keras.saving.deserialize_keras_object(config, safe_mode=not unsafe)
@@ -92,6 +93,32 @@ def read_model(text: str, *, unsafe: bool, values: bool = False) -> Any:
             f"{path} holds a {type(model).__name__}, not a model.", hint="save the model itself with `model.save(path)`"
         )
     return model
+
+
+def _read_with_values(path: Path, config: dict[str, Any], *, unsafe: bool) -> Any:
+    """Read a model with its weights.
+
+    Keras gives each weight a random value first and then the one of the file. On JAX the random values are programs to
+    compile, one for each shape: 7 seconds for Xception. There only what the file has no value for gets an initial one.
+    """
+    import keras
+
+    if keras.backend.backend() != "jax" or _has_assets(path):
+        return keras.saving.load_model(path, compile=False, safe_mode=not unsafe)
+    with without_values():
+        before = set(map(id, uninitialized_variables()))
+        model = keras.saving.deserialize_keras_object(config, safe_mode=not unsafe)
+        made = [each for each in uninitialized_variables() if id(each) not in before]
+    if isinstance(model, keras.Model):
+        model.load_weights(path)
+        initialize_missing_values(made)
+    return model
+
+
+def _has_assets(path: Path) -> bool:
+    """Whether layers have files of their own in it, such as vocabularies, which come with no weights."""
+    with zipfile.ZipFile(path) as archive:
+        return any(name.startswith("assets/") for name in archive.namelist())
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -1,13 +1,17 @@
-"""A model by what the user typed: a name of `keras.applications`, a `.keras` file, or a function that builds it."""
+"""A model by what the user typed: a name of `keras.applications`, a `.keras` file, a preset's folder, or a function or
+class that builds it."""
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from fitroom.activity import activity
 from fitroom.errors import InputError, ModelError
 
-Kind = Literal["function", "file", "name"]
+Kind = Literal["function", "file", "preset", "name"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +34,11 @@ class ModelSource:
     unsafe: bool = False
     """Whether a file may bring code of its own, as a Lambda layer does."""
 
+    config: str | None = None
+    """A JSON file with the arguments for a class or function."""
+
     values: bool = False
-    """Whether the weights of a file are read; an estimate needs no more than their shapes."""
+    """Whether the weights get values, those of a file where it is one; an estimate needs no more than their shapes."""
 
 
 def load_model(source: ModelSource) -> Any:
@@ -39,15 +46,22 @@ def load_model(source: ModelSource) -> Any:
     from fitroom.keras_model.input_batch import symbolic_calls
 
     kind = kind_of(source.text)
+    if "keras" not in sys.modules:
+        with activity("importing Keras"):
+            importlib.import_module("keras")
     with symbolic_calls():
         return _load(source, kind)
 
 
 def _load(source: ModelSource, kind: Kind) -> Any:
-    from fitroom.keras_model.loading import application, function, keras_file
+    from fitroom.keras_model.loading import application, function, keras_file, preset
 
     if kind == "function":
         return function.call_function(source)
+    check_takes_config(source.text, source.config)
+    if kind == "preset":
+        _check_file_options(source)
+        return preset.read_preset(source.text.strip())
     if kind == "file":
         _check_file_options(source)
         return keras_file.read_model(source.text.strip(), unsafe=source.unsafe, values=source.values)
@@ -55,8 +69,8 @@ def _load(source: ModelSource, kind: Kind) -> Any:
 
 
 def kind_of(text: str) -> Kind:
-    """Whether the text names a function, a file, or a model of `keras.applications`."""
-    from fitroom.keras_model.loading import application, function, keras_file
+    """Whether the text names a function or class, a file, a preset's folder, or a model of `keras.applications`."""
+    from fitroom.keras_model.loading import application, function, keras_file, preset
 
     text = text.strip()
     if not text:
@@ -66,20 +80,35 @@ def kind_of(text: str) -> Kind:
         )
     if function.is_function(text):
         return "function"
+    if preset.is_preset(text):
+        return "preset"
     # A name comes before a file or folder that happens to be called the same, as checkpoints often are.
     return "file" if keras_file.is_keras_file(text) and not application.is_application(text) else "name"
 
 
-def check_model(text: str) -> None:
-    """Refuse a name that Keras does not have and a file that is not there, without importing Keras."""
-    from fitroom.keras_model.loading import application, function
+def check_model(text: str, config: str | None = None) -> None:
+    """Refuse a name that Keras does not have and a file or package that is not there, without importing Keras."""
+    from fitroom.keras_model.loading import application, function, package_class
 
     kind = kind_of(text)
     file = Path(text.strip() if kind == "file" else text.strip().rpartition(":")[0])
+    check_takes_config(text, config)
+    package_class.read_arguments(config)
+    if kind == "function" and not function.is_in_file(text):
+        package_class.check_package(text.strip().rpartition(":")[0])
     if kind == "name":
         application.application_name(text.strip())
     elif (kind == "file" or function.is_in_file(text)) and not file.exists():
         raise InputError(f"There is no file {str(file)!r}.", hint="check the path; it is read from the current folder")
+
+
+def check_takes_config(text: str, config: str | None) -> None:
+    """Refuse arguments for what takes none."""
+    if config is not None and kind_of(text) != "function":
+        raise InputError(
+            f"--config is for a class of a package or a function. Received: --config {config} for {text!r}.",
+            hint="such as keras_hub:BertBackbone --config arguments.json",
+        )
 
 
 def _check_file_options(source: ModelSource) -> None:

@@ -22,6 +22,9 @@ _TOLERANCE = 1e-3
 """How far outputs of a float file may be from the model's; other kernels round differently."""
 
 
+_FLOAT_BYTES = 4
+
+
 def write_and_check(job: dict[str, Any]) -> dict[str, Any]:
     """Write the file and compare its answers with the model's."""
     from fitroom.keras_model.loading.source import ModelSource, load_model
@@ -33,6 +36,11 @@ def write_and_check(job: dict[str, Any]) -> dict[str, Any]:
     expected = model.predict(images.check, batch_size=16, verbose=0)
     if job["resizing"]:
         model = add_resizing(model, size, job["resize"])
+    if not np.isfinite(expected).all():
+        raise ModelError(
+            f"{job['model']} itself answers with what is no number: nothing can be compared with it.",
+            hint="fitroom evaluate, or train it again",
+        )
     given = [images.check[number : number + 1] for number in range(len(images.check))]
     if job["resizing"] and images.files:
         given = [read_whole(file)[None] for file in images.files]
@@ -48,6 +56,7 @@ def write_and_check(job: dict[str, Any]) -> dict[str, Any]:
         found = np.concatenate([run(image) for image in given])
         answer = {
             "images": len(given),
+            "float_bytes": _FLOAT_BYTES * model.count_params(),
             "same_class": float((found.argmax(axis=-1) == expected.argmax(axis=-1)).mean()),
             "largest_difference": float(np.abs(found - expected).max()),
             "latency_seconds": latency_seconds(run, given[0]),
@@ -62,7 +71,7 @@ def write_and_check(job: dict[str, Any]) -> dict[str, Any]:
 def _check_answers(found: Any, own: Any, wanted: Format) -> None:
     """Raise FitroomError for a float file whose outputs are not those of the model that was written."""
     difference = float(np.abs(found - own).max())
-    if difference > _TOLERANCE * max(1.0, float(np.abs(own).max())):
+    if not difference <= _TOLERANCE * max(1.0, float(np.abs(own).max())):  # not a number is a difference, too
         same = float((found.argmax(axis=-1) == own.argmax(axis=-1)).mean())
         raise FitroomError(
             f"The {wanted.name} file does not answer as the model does: outputs differ by up to {difference:.3g} on "

@@ -12,6 +12,9 @@ from fitroom.lean.export.formats import EXTRA, choose_route, find_format
 from fitroom.lean.export.result import Export
 
 Say = Callable[[str], None]
+_SUFFIXES = (".keras", ".h5", ".hdf5")
+_LITTLE_AGREEMENT = 0.98
+
 MODULE = "fitroom.lean.export.child"
 
 
@@ -54,12 +57,16 @@ def export_model(
             hint="leave it away, and resize images before",
         )
     file, job = find_model(Path(place))
+    if file.suffix not in _SUFFIXES:
+        raise InputError(f"{file} is no model file. Expected: {', '.join(_SUFFIXES)}.", hint="or give a run folder")
     folder = Path(images) if images is not None else find_data_root(job.options["folder"]) if job.options else None
     if folder is not None and not folder.is_dir():
         raise InputError(f"There is no folder of images {str(folder)!r}.", hint="give one with --images FOLDER")
     if folder is None:
         say("warning: no images are known; calibrating and checking with noise (--images FOLDER gives real ones)")
     target = Path(to) if to is not None else file.with_name(file.stem + ("-int8" if int8 else "") + wanted.suffix)
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {str(target.parent)!r}.", hint="make it, or give another --to")
     if target == file or (target.exists() and target.is_dir() and not (target / "saved_model.pb").exists()):
         raise InputError(f"{target} is not a place for an exported file.", hint="give another --to")
     say(f"writing {wanted.name} with {route}" + (f", by {wanted.int8 or 'Keras'}" if int8 else ""))
@@ -77,8 +84,15 @@ def export_model(
         },
         backend=route,
         what=f"Export to {wanted.name} on {route}",
-        hint=f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format",
+        hint="--format litert --with-resizing, or leave the resizing away"
+        if resizing
+        else f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format",
     )
+    if int8 and answer["same_class"] < _LITTLE_AGREEMENT:
+        say(
+            f"warning: in 8 bits the class differs on {100 * (1 - answer['same_class']):.1f} % of {answer['images']} "
+            "images; measure the accuracy before you use the file"
+        )
     labels = None
     if job.classes:
         labels = target.with_name(target.name + ".labels.txt")

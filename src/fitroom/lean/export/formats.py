@@ -77,6 +77,12 @@ def choose_route(wanted: Format, *, preferred: str | None = None) -> str:
     Raises an error that names the missing package or backend.
     """
     installed = installed_backends()
+    if preferred in installed and preferred in dict(wanted.routes) and _missing(dict(wanted.routes)[preferred]):
+        package = _missing(dict(wanted.routes)[preferred])[0]
+        raise BackendError(
+            f"Export to {wanted.name} by {preferred} needs {package}, which is not installed.",
+            hint=f"pip install {package}, or leave --backend away",
+        )
     usable = [backend for backend, packages in wanted.routes if backend in installed and not _missing(packages)]
     if usable:
         for package in _missing(wanted.reads_with):

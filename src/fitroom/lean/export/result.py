@@ -30,6 +30,9 @@ class Export:
     model_bytes: int
     """The size of model.keras."""
 
+    float_bytes: int
+    """What the weights take in float32; the file of the model may hold the optimizer's state, too."""
+
     latency_seconds: float
     """Of the file, for one image on this machine's CPU."""
 

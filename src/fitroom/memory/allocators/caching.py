@@ -111,10 +111,8 @@ class CachingAllocator:
 
     def _give_back_free_segments(self) -> None:
         for pool in (self._small, self._large):
-            whole = [entry for entry in pool if entry[2].before is None and entry[2].after is None]
-            for entry in whole:
-                pool.remove(entry)
-                self.reserved_bytes -= entry[0]
+            self.reserved_bytes -= sum(size for size, _, block in pool if _is_whole(block))
+            pool[:] = [entry for entry in pool if not _is_whole(entry[2])]
 
     def _add_free(self, block: Block) -> None:
         insort(self._small if block.small else self._large, (block.size_bytes, block.address, block))
@@ -122,6 +120,11 @@ class CachingAllocator:
     def _remove_free(self, block: Block) -> None:
         pool = self._small if block.small else self._large
         del pool[bisect_left(pool, (block.size_bytes, block.address))]
+
+
+def _is_whole(block: Block) -> bool:
+    """Whether a block is all of its segment."""
+    return block.before is None and block.after is None
 
 
 def _segment_bytes(size_bytes: int) -> int:

@@ -19,11 +19,12 @@ def render_kernels_text(layers: Sequence[FusedLayer], plain: Estimate, fused: Es
         table.add_column(name, justify="right" if name == "layers" else "left")
     for (kind, by), count in count_layers(layers).items():
         table.add_row(str(count), kind, by)
-    saved = 1 - fused.peak_bytes / plain.peak_bytes
+    change = fused.peak_bytes / plain.peak_bytes - 1
     title = f"{plain.model}, batch {plain.batch_size}, {plain.precision}, PyTorch on {plain.gpu}"
     peaks = (
         f"peak {format_bytes(plain.peak_bytes)} with Keras's kernels, "
-        f"{format_bytes(fused.peak_bytes)} with fused ones: {saved:.0%} less. Changes rounding."
+        f"{format_bytes(fused.peak_bytes)} with fused ones: {abs(change):.0%} {'more' if change > 0 else 'less'}. "
+        "Changes rounding."
     )
     return Group(Text(title, "bold"), table, Text(peaks))
 

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Self
 
+from fitroom.activity import Activities
 from fitroom.files.json_lines import finite
 from fitroom.report.progress import words
+from fitroom.report.progress.heartbeat import Heartbeat
 from fitroom.report.progress.state import Progress
 from fitroom.runs.job import Job
 from fitroom.units import used_of
@@ -20,7 +22,10 @@ _STDOUT = 1
 
 
 class LineView:
-    """Writes a line for each epoch and each event, and every 30 seconds between: for a stderr that is no terminal."""
+    """Writes a line for each epoch and each event, and every 30 seconds between: for a stderr that is no terminal.
+
+    Before the first reading, while all is prepared and compiled, it writes one every few seconds.
+    """
 
     def __init__(self, file: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file or sys.stderr
@@ -28,12 +33,15 @@ class LineView:
         self._progress = Progress()
         self._last_line = clock()
         self._lock = threading.Lock()
+        self.activities = Activities(when_begun=self.said, announce=self.said)
+        self._heartbeat = Heartbeat(self._tell_preparation)
 
     def __enter__(self) -> Self:
+        self._heartbeat.begin()
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        self._heartbeat.end()
 
     def began(self, job: dict[str, Any]) -> None:
         """Show what is trained."""
@@ -43,6 +51,7 @@ class LineView:
 
     def reading(self, reading: dict[str, Any]) -> None:
         """Show a reading if no line was written for a while."""
+        self._heartbeat.end()
         self._progress.read(reading)
         if self._clock() - self._last_line >= _SECONDS_BETWEEN:
             batches = f"/{reading['batches']}" if reading["batches"] else ""
@@ -80,6 +89,9 @@ class LineView:
         for line in words.format_summary(summary):
             self.said(line)
 
+    def _tell_preparation(self) -> None:
+        self._write_line([self.activities.describe() or "starting"])
+
     def _format_epoch(self, epoch: int) -> str:
         epochs = self._progress.last and self._progress.last["epochs"]
         return f"epoch {epoch + 1}/{epochs}" if epochs else f"epoch {epoch + 1}"
@@ -100,6 +112,7 @@ class LineView:
             self._file.write(f"{text}\n")
             self._file.flush()
         self._last_line = self._clock()
+        self._heartbeat.hear()
 
 
 class JsonView:

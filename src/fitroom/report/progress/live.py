@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from fitroom.activity import Activities
 from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
 from fitroom.report.shared.sheet import Sheet
@@ -45,6 +46,7 @@ class LiveView:
         self._began = clock()
         self._progress = Progress()
         self._validation: dict[str, Any] = {}
+        self.activities = Activities(announce=self._print)
         # Twice a second: a running clock shows that a long compilation has not hung.
         self._live = Live(
             self,
@@ -104,7 +106,8 @@ class LiveView:
         sheet, reading = Sheet.of(options), self._progress.last
         yield Text()
         if reading is None:
-            yield sheet.make_text(f"starting, {words.format_time(self._clock() - self._began)}", "dim")
+            starting = f"starting, {words.format_time(self._clock() - self._began)}"
+            yield sheet.make_text(self.activities.describe() or starting, "dim")
             return
         yield from _draw_gauges(list(self._make_gauges(reading, is_wide=sheet.width >= _WIDE)), sheet)
         yield Text()

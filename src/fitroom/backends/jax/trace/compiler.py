@@ -4,15 +4,18 @@ import importlib.metadata
 import json
 import re
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fitroom.activity import activity
 from fitroom.backends.jax.shards import largest_axis
+from fitroom.backends.jax.trace.card_attention import uses_fused_attention
 from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.attribution import Argument
 from fitroom.backends.xla.dump import read_dump
 from fitroom.backends.xla.on_card import added_on_card
-from fitroom.backends.xla.process import run_compiler
+from fitroom.backends.xla.process import CompilerProcess
 from fitroom.backends.xla.timeline import timeline_of
 from fitroom.cards.catalogue import Card
 from fitroom.cards.targets import target_description
@@ -39,6 +42,14 @@ def compiler_version() -> str | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class PendingTimeline:
+    """A step's memory that the compiler, in a process of its own, is still at work on."""
+
+    result: Callable[[], Timeline]
+    cancel: Callable[[], None]
+
+
 class StepCompiler:
     """Compiles one step for a card."""
 
@@ -50,17 +61,24 @@ class StepCompiler:
         self._card = card
         self._exported = step.export()
 
+    @property
+    def uses_fused_attention(self) -> bool:
+        """Whether the step gives attention to cuDNN."""
+        return uses_fused_attention(self._exported.mlir_module())
+
     def timeline(self, limit_bytes: int) -> Timeline:
         """The step's memory as XLA lays it out under the limit."""
+        return self.begin(limit_bytes).result()
+
+    def begin(self, limit_bytes: int) -> "PendingTimeline":
+        """Have the step compiled under the limit, or take what the cache has; `result` is its memory."""
         target = target_description(self._card, limit_bytes)
         key = self._key(target)
         try:
-            return Timeline.from_dict(cache.load(key))
+            known = Timeline.from_dict(cache.load(key))
+            return PendingTimeline(result=lambda: known, cancel=lambda: None)
         except (KeyError, TypeError, ValueError):
-            pass  # not there, or not as we write it
-        timeline = self._compile(target)
-        cache.store(key, timeline.to_dict())
-        return timeline
+            return self._compile(target, key)  # not there, or not as we write it
 
     def _key(self, target: str) -> str:
         program = _without_locations(self._exported.mlir_module())
@@ -69,27 +87,37 @@ class StepCompiler:
         spread = [] if self._devices == 1 else [f"{self._devices} devices", str(self._shard_weights)]
         return cache.digest("jax step", _FORMAT, *versions, target, names, program, *spread)
 
-    def _compile(self, target: str) -> Timeline:
-        with tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            (folder / "step").write_bytes(self._exported.serialize())
-            (folder / "target").write_text(target)
-            (folder / "dump").mkdir()
-            run_compiler(
-                "fitroom.backends.jax.trace.compiler_child",
-                [
-                    *(str(folder / name) for name in ("step", "target", "dump")),
-                    str(self._devices),
-                    "sharded" if self._shard_weights else "replicated",
-                ],
-                folder,
-                card=self._card,
-                compiler=compiler_version() or "none",
-                # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
-                settings={"JAX_PLATFORMS": "cpu"},
-            )
-            dump = read_dump(folder / "dump")
-            return timeline_of(dump, self._arguments, self._step.scope_reader, added_on_card(dump, self._card))
+    def _compile(self, target: str, key: str) -> "PendingTimeline":
+        place = tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True)
+        folder = Path(place.name)
+        (folder / "step").write_bytes(self._exported.serialize())
+        (folder / "target").write_text(target)
+        (folder / "dump").mkdir()
+        process = CompilerProcess(
+            "fitroom.backends.jax.trace.compiler_child",
+            [
+                *(str(folder / name) for name in ("step", "target", "dump")),
+                str(self._devices),
+                "sharded" if self._shard_weights else "replicated",
+            ],
+            folder,
+            # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
+            settings={"JAX_PLATFORMS": "cpu"},
+        )
+
+        def wait() -> Timeline:
+            with place, activity("compiling for JAX, once per shape"):
+                process.wait(card=self._card, compiler=compiler_version() or "none")
+                dump = read_dump(folder / "dump")
+                found = timeline_of(dump, self._arguments, self._step.scope_reader, added_on_card(dump, self._card))
+            cache.store(key, found.to_dict())
+            return found
+
+        def cancel() -> None:
+            with place:
+                process.end()
+
+        return PendingTimeline(result=wait, cancel=cancel)
 
     def _on_one_device(self, argument: Argument) -> Argument:
         """What an argument of the step takes on one device."""

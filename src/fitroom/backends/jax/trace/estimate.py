@@ -1,11 +1,15 @@
 """The memory of a Keras step on JAX, found without running it."""
 
 import importlib.metadata
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from fitroom.activity import activity
 from fitroom.backends.jax.jit import fitroom_jits, keras_jits
 from fitroom.backends.jax.pool import default_limit_bytes
+from fitroom.backends.jax.trace.card_attention import decide_attention_for
 from fitroom.backends.jax.trace.compiler import COMPILER_PACKAGES, StepCompiler, compiler_version
 from fitroom.backends.jax.trace.jaxpr.estimate import TYPICAL_ERROR as TRACED_ERROR
 from fitroom.backends.jax.trace.jaxpr.estimate import timeline_of_jaxpr
@@ -14,9 +18,10 @@ from fitroom.backends.jax.trace.step import JaxStep, predict_step, training_step
 from fitroom.backends.jax.trace.traceable import make_traceable
 from fitroom.cards.catalogue import Card
 from fitroom.keras_model.layers import can_be_jitted
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.estimate import Method
-from fitroom.memory.step import StepRequest, TracedStep, difference_note
+from fitroom.memory.step import PendingStep, StepRequest, TracedStep, difference_note
 from fitroom.memory.timeline import Timeline
 
 BATCHES_AHEAD = 2
@@ -55,25 +60,52 @@ class _Found:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Pending:
+    """What is found once the compiler is done."""
+
+    result: Callable[[], _Found]
+    cancel: Callable[[], None]
+
+    @classmethod
+    def known(cls, **found: Any) -> "_Pending":
+        """What is found already."""
+        return cls(result=lambda: _Found(**found), cancel=lambda: None)
+
+
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
     """The memory of the step that Keras or `fitroom.fit` would run, as XLA lays it out for the card."""
+    return begin_trace(model, request).result()
+
+
+def begin_trace(model: Any, request: StepRequest) -> PendingStep:
+    """Trace the step, and have it compiled by another process while this one goes on."""
     limit_bytes = request.limit_bytes or default_limit_bytes(request.card)
-    with prepare_model(model, request) as ready, make_traceable(ready.model):
-        step = training_step(ready) if request.training else predict_step(ready)
-        found = _find(step, request, limit_bytes, jit=_is_jitted(ready.model, request))
+    on_card = nullcontext() if request.measure else decide_attention_for(request.card)
+    with prepare_model(model, request) as ready, make_traceable(ready.model), on_card:
+        with activity("tracing the step"):
+            step = training_step(ready) if request.training else predict_step(ready)
+        jit = _is_jitted(ready.model, request)
+        pending = _begin(step, request, limit_bytes, jit=jit)
         further_bytes = _further_batches(ready.model, request) * step.batch_bytes // request.devices
-    peak_bytes = found.timeline.peak_bytes
-    return TracedStep(
-        timeline=found.timeline,
-        required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
-        limit_bytes=limit_bytes,
-        method=found.method,
-        typical_error=found.typical_error,
-        precision=ready.precision,
-        versions=_versions(),
-        depends_on_limit=found.method == "compiled",
-        notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
-    )
+
+    def result() -> TracedStep:
+        found = pending.result()
+        peak_bytes = found.timeline.peak_bytes
+        traced = TracedStep(
+            timeline=found.timeline,
+            required_bytes=peak_bytes + int(MARGIN_SHARE * peak_bytes) + further_bytes,
+            limit_bytes=limit_bytes,
+            method=found.method,
+            typical_error=found.typical_error,
+            precision=ready.precision,
+            versions=_versions(),
+            depends_on_limit=found.method == "compiled",
+            notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
+        )
+        return with_room_for_unmeasured(traced, model, "jax", jit=jit)
+
+    return PendingStep(result=result, cancel=pending.cancel)
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:
@@ -92,38 +124,43 @@ def _further_batches(model: Any, request: StepRequest) -> int:
     return BATCHES_AHEAD + GAPS_OF_KERAS * leaves_gaps
 
 
-def _find(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Found:
+def _begin(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) -> _Pending:
     if not jit:
-        return _Found(
+        return _Pending.known(
             timeline=timeline_of_jaxpr(step, fused=False),
             method="traced",
             typical_error=None,
             notes=("Approximate: without jit nothing is fused, and JAX holds what it made until backward is done.",),
         )
-    if request.measure:
-        predicted = _predict(step, request.card, limit_bytes)
-        timeline = measure_timeline(step, request.card, limit_bytes)
-        difference = difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
-        return _Found(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
-    return _predict(step, request.card, limit_bytes, devices=request.devices, shard_weights=request.shard_weights)
+    predicted = _predict(step, request.card, limit_bytes, devices=request.devices, shard_weights=request.shard_weights)
+    if not request.measure:
+        return predicted
+    timeline = measure_timeline(step, request.card, limit_bytes)
+    difference = difference_note(predicted.result().timeline.peak_bytes, timeline.peak_bytes)
+    return _Pending.known(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
 
 
-def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int = 1, shard_weights: bool = False) -> _Found:
+def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int, shard_weights: bool) -> _Pending:
     if compiler_version() is None:
-        return _Found(
+        return _Pending.known(
             timeline=timeline_of_jaxpr(step, fused=True),
             method="traced",
             typical_error=TRACED_ERROR,
             notes=(f"Without XLA's GPU compiler this is approximate; exact with: {_install_compiler()}",),
         )
-    timeline = StepCompiler(step, card, devices=devices, shard_weights=shard_weights).timeline(limit_bytes)
-    versions_note = _versions_note()
-    return _Found(
-        timeline=timeline,
-        method="compiled",
-        typical_error=OTHER_COMPILER_ERROR if versions_note else COMPILED_ERROR,
-        notes=(*versions_note, *_recomputing_note(timeline)),
-    )
+    compiler = StepCompiler(step, card, devices=devices, shard_weights=shard_weights)
+    pending = compiler.begin(limit_bytes)
+
+    def result() -> _Found:
+        timeline, versions_note = pending.result(), _versions_note()
+        return _Found(
+            timeline=timeline,
+            method="compiled",
+            typical_error=OTHER_COMPILER_ERROR if versions_note else COMPILED_ERROR,
+            notes=(*versions_note, *_recomputing_note(timeline), *_attention_note(compiler)),
+        )
+
+    return _Pending(result=result, cancel=pending.cancel)
 
 
 def _versions_note() -> tuple[str, ...]:
@@ -143,6 +180,15 @@ def _recomputing_note(timeline: Timeline) -> tuple[str, ...]:
     if not recomputed:
         return ()
     return (f"To come under the limit XLA recomputes by itself ({recomputed} operations): less memory, more time.",)
+
+
+def _attention_note(compiler: StepCompiler) -> tuple[str, ...]:
+    if not compiler.uses_fused_attention:
+        return ()
+    return (
+        "Attention is computed by cuDNN's fused operation, as on the card; its scratch memory is counted by a rule "
+        "that was not measured.",
+    )
 
 
 def _versions() -> dict[str, str]:

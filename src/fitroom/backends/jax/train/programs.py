@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from fitroom.activity import activity
 from fitroom.backends.jax.train.room import check_room
 from fitroom.keras_model.jit_choice import TrainingSetup
 
@@ -47,7 +48,8 @@ class Programs:
         leaves, structure = jax.tree.flatten(data)
         key = (name, structure, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if key not in self._kept:
-            compiled = _trace(function, state, data, donated=donated).lower().compile()
+            with activity("compiling for JAX, once per shape"):
+                compiled = _trace(function, state, data, donated=donated).lower().compile()
             self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
         return self._kept[key]
 

@@ -23,6 +23,7 @@ from fitroom.backends.tensorflow.trace.step import TensorFlowStep, predict_step,
 from fitroom.cards.catalogue import check_nvidia
 from fitroom.keras_model.jit_choice import AUTO, jit_choice
 from fitroom.keras_model.layers import can_be_jitted, cudnn_loops_note
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import PreparedModel, prepare_model
 from fitroom.memory.step import StepRequest, TracedStep
 
@@ -64,7 +65,9 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         versions={name: _version(name) for name in ("keras", "tensorflow")} | dict(found.versions),
         notes=(*ready.notes, *found.notes, *notes, *((_ARRAYS_NOTE,) if request.training else ())),
     )
-    return traced if measured_bytes is None else traced.as_measured(measured_bytes)
+    if measured_bytes is not None:
+        return traced.as_measured(measured_bytes)
+    return with_room_for_unmeasured(traced, model, "tensorflow", jit=jit)
 
 
 def _step(ready: PreparedModel, request: StepRequest) -> TensorFlowStep | MicroBatchStep:

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import torch
 
-from fitroom.backends.torch.kernels.fused_call import FusedCall
-from fitroom.backends.torch.kernels.layouts import FLOATS, channels_last, channels_second, flat_padding, same_padding
+from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served, value_of
+from fitroom.backends.torch.kernels.layouts import channels_last, channels_second, flat_padding, same_padding
 
 _CONVOLVE = {2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
 _FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
@@ -30,16 +30,16 @@ class FusedConvolution(FusedCall):
     def __call__(self, inputs: Any) -> Any:
         """Compute the outputs."""
         layer = self._layer
-        if inputs.dtype not in FLOATS or not inputs.numel():
+        if not is_served(inputs):
             return self._keras_call(inputs)
         x = channels_second(inputs if layer.rank > 1 else inputs.unsqueeze(1))
-        x = self._convolve(x, None if layer.bias is None else layer.bias._value.to(x.dtype))
+        x = self._convolve(x, None if layer.bias is None else value_of(layer.bias).to(x.dtype))
         outputs = channels_last(x) if layer.rank > 1 else channels_last(x).squeeze(1)
         return outputs if layer.activation is None else layer.activation(outputs)
 
     def _convolve(self, x: Any, bias: Any) -> Any:
         layer = self._layer
-        return _convolve(x, _tensor(layer.kernel), bias, layer.strides, layer.padding, layer.dilation_rate)
+        return _convolve(x, value_of(layer.kernel), bias, layer.strides, layer.padding, layer.dilation_rate)
 
 
 class FusedDepthwiseConvolution(FusedConvolution):
@@ -47,7 +47,7 @@ class FusedDepthwiseConvolution(FusedConvolution):
 
     def _convolve(self, x: Any, bias: Any) -> Any:
         layer = self._layer
-        kernel = _apart(_tensor(layer.kernel))
+        kernel = _apart(value_of(layer.kernel))
         return _convolve(x, kernel, bias, layer.strides, layer.padding, layer.dilation_rate)
 
 
@@ -56,15 +56,10 @@ class FusedSeparableConvolution(FusedConvolution):
 
     def _convolve(self, x: Any, bias: Any) -> Any:
         layer = self._layer
-        kernel = _apart(_tensor(layer.depthwise_kernel))
+        kernel = _apart(value_of(layer.depthwise_kernel))
         x = _convolve(x, kernel, None, layer.strides, layer.padding, layer.dilation_rate)
         ones = (1,) * layer.rank
-        return _convolve(x, _tensor(layer.pointwise_kernel), bias, ones, "valid", ones)
-
-
-def _tensor(kernel: Any) -> Any:
-    """The value of a kernel: a variable of Keras's, or what LoRA makes of it."""
-    return getattr(kernel, "_value", kernel)
+        return _convolve(x, value_of(layer.pointwise_kernel), bias, ones, "valid", ones)
 
 
 def _apart(kernel: Any) -> Any:

@@ -8,11 +8,6 @@ pooling makes of it: viewed back it is contiguous again.
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-"""The types that fused operations compute in on a card."""
-
 
 def channels_second(tensor: Any) -> Any:
     """View a tensor with channels last as one with channels second."""

@@ -10,8 +10,8 @@ import keras
 import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # no public name tells it
 
-from fitroom.backends.torch.kernels.fused_call import FusedCall
-from fitroom.backends.torch.kernels.layouts import FLOATS, channels_last, channels_second
+from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served, value_of
+from fitroom.backends.torch.kernels.layouts import channels_last, channels_second
 
 
 class FusedBatchNormalization(FusedCall):
@@ -29,14 +29,14 @@ class FusedBatchNormalization(FusedCall):
     def __call__(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Compute the outputs."""
         layer = self._layer
-        if mask is not None or inputs.dtype not in FLOATS or inputs.ndim < 2 or not inputs.numel():
+        if mask is not None or inputs.ndim < 2 or not is_served(inputs):
             return self._keras_call(inputs, training=training, mask=mask)
         x, view_back = _channels_at_1(inputs, layer.axis)
-        if x.device.type == "cpu" and x.device.index is None:
+        if _is_on_host(x):
             x = x.contiguous()  # the CPU's kernel for channels last sums less exactly than Keras does
-        scale, offset = _scale_and_offset(layer, x)
+        scale, offset = _scale_and_offset(layer, x, torch.float32)
         if not (training and layer.trainable):
-            mean, variance = layer.moving_mean._value.float(), layer.moving_variance._value.float()
+            mean, variance = _averages(layer)
             return view_back(torch.native_batch_norm(x, scale, offset, mean, variance, False, 0.0, layer.epsilon)[0])
         outputs, mean, inverse = torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
         with torch.no_grad():
@@ -45,13 +45,32 @@ class FusedBatchNormalization(FusedCall):
         return view_back(outputs)
 
 
-def _scale_and_offset(layer: Any, x: Any) -> tuple[Any, Any]:
-    """Both in float32, or neither: on CUDA the gradient of one without the other has a wrong shape."""
+def _is_on_host(x: Any) -> bool:
+    """Whether a tensor is on the CPU; one that stands for a tensor on a card, in an estimate, is on "cpu:0"."""
+    return bool(x.device.type == "cpu" and x.device.index is None)
+
+
+def _scale_and_offset(layer: Any, x: Any, dtype: Any) -> tuple[Any, Any]:
+    """Both or neither: the gradient of one alone has a wrong shape (BatchNormalization on CUDA) or fails (group)."""
     if layer.gamma is None and layer.beta is None:
         return None, None
-    scale = torch.ones(x.shape[1], device=x.device) if layer.gamma is None else layer.gamma._value.float()
-    offset = torch.zeros(x.shape[1], device=x.device) if layer.beta is None else layer.beta._value.float()
+    size, device = x.shape[1], x.device
+    scale = torch.ones(size, dtype=dtype, device=device) if layer.gamma is None else value_of(layer.gamma).to(dtype)
+    offset = torch.zeros(size, dtype=dtype, device=device) if layer.beta is None else value_of(layer.beta).to(dtype)
     return scale, offset
+
+
+def _averages(layer: Any) -> tuple[Any, Any]:
+    """The moving averages in float32.
+
+    The backward pass needs them as they are now. A layer that trains may be called once more before it, in training,
+    which changes its averages in place: then they are copied.
+    """
+    may_change = layer.trainable and torch.is_grad_enabled()
+    mean, variance = (
+        value_of(each).to(torch.float32, copy=may_change) for each in (layer.moving_mean, layer.moving_variance)
+    )
+    return mean, variance
 
 
 def _channels_at_1(inputs: Any, axis: int) -> tuple[Any, Any]:
@@ -79,7 +98,7 @@ def _move_averages(layer: Any, mean: Any, variance: Any) -> None:
         torch._foreach_lerp_([average._value for average in averages], [mean, variance], weight)
         return
     for average, value in zip(averages, (mean, variance), strict=True):  # a scope holds changes back
-        average.assign(torch.lerp(keras.ops.convert_to_tensor(average).float(), value, weight))
+        average.assign(torch.lerp(value_of(average).float(), value, weight))
 
 
 class FusedGroupNormalization(FusedCall):
@@ -95,11 +114,13 @@ class FusedGroupNormalization(FusedCall):
     def __call__(self, inputs: Any) -> Any:
         """Compute the outputs."""
         layer = self._layer
-        if inputs.dtype not in FLOATS or inputs.ndim < 3 or not inputs.numel():
+        if inputs.ndim < 3 or not is_served(inputs):
             return self._keras_call(inputs)
         x, view_back = _channels_at_1(inputs, layer.axis)
+        if _is_on_host(x):
+            x = x.contiguous()  # for channels last the CPU's backward kernel crashes where `x` needs no gradient
         # In the type of the input: PyTorch wants one type for all, and sums in float32 whatever it is.
-        scale, offset = (None if each is None else each._value.to(x.dtype) for each in (layer.gamma, layer.beta))
+        scale, offset = _scale_and_offset(layer, x, x.dtype)
         return view_back(torch.nn.functional.group_norm(x, layer.groups, scale, offset, layer.epsilon))
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import torch
 
-from fitroom.backends.torch.kernels.fused_call import FusedCall
-from fitroom.backends.torch.kernels.layouts import FLOATS, channels_last, channels_second, flat_padding, same_padding
+from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served
+from fitroom.backends.torch.kernels.layouts import channels_last, channels_second, flat_padding, same_padding
 
 _functional = torch.nn.functional
 _MAX = {2: _functional.max_pool2d, 3: _functional.max_pool3d}
@@ -26,7 +26,7 @@ class FusedPooling(FusedCall):
     def __call__(self, inputs: Any) -> Any:
         """Compute the outputs."""
         layer = self._layer
-        if inputs.dtype not in FLOATS or not inputs.numel():
+        if not is_served(inputs):
             return self._keras_call(inputs)
         rank = inputs.ndim - 2
         sizes, strides = list(layer.pool_size), list(layer.strides)
@@ -48,8 +48,7 @@ def _pool_max(x: Any, sizes: list[int], strides: list[int], pairs: list[tuple[in
     if _is_rounding_up(x, sizes, strides, pairs):
         return pool(x, sizes, strides, 0, ceil_mode=True)
     # Never the largest, and no gradient flows into it. Keras repeats the border instead, which has the same maximum.
-    lowest = torch.finfo(x.dtype).min
-    return pool(_functional.pad(x, flat_padding(pairs), value=lowest), sizes, strides)
+    return pool(_functional.pad(x, flat_padding(pairs), value=-torch.inf), sizes, strides)
 
 
 def _is_rounding_up(x: Any, sizes: list[int], strides: list[int], pairs: list[tuple[int, int]]) -> bool:

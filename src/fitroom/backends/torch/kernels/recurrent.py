@@ -5,8 +5,6 @@ their order, the unmasked kernel runs over all of it, and each step then reads t
 What the kernel computes behind the last of them is never read. No length has to travel to the host.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -39,16 +37,13 @@ class FusedRecurrent(FusedCall):
         """Compute the outputs, and the state where the layer returns it."""
         layer = self._layer
         mask = mask[0] if isinstance(mask, list | tuple) else mask
-        if mask is None or self._needs_keras(sequences):
+        if mask is None or mask.ndim != 2 or self._needs_keras(sequences):
             return self._keras_call(sequences, initial_state=initial_state, mask=mask, training=training)
         mask = mask.bool()
         if layer.go_backwards:
             sequences, mask = sequences.flip(1), mask.flip(1)
         front = torch.argsort((~mask).byte(), dim=1, stable=True)
-        with _returns_all_outputs(layer):
-            computed = self._keras_call(
-                _take_steps(sequences, front), initial_state=initial_state, mask=None, training=training
-            )
+        computed = _without_mask(layer, _take_steps(sequences, front), initial_state, training)
         latest = mask.cumsum(1) - 1  # for each step the last one that counted; -1 before the first
         last = _take_steps(computed, latest[:, -1:])[:, 0]
         if layer.return_sequences:
@@ -77,16 +72,15 @@ class FusedRecurrent(FusedCall):
         return torch.where(latest < 0, start.to(last.dtype), last)
 
 
-@contextmanager
-def _returns_all_outputs(layer: Any) -> Iterator[None]:
-    """For the time of the block the layer returns the output of every step, in the order of its input, and no state."""
-    settings = {"return_sequences": True, "return_state": False, "go_backwards": False}
-    before = {name: getattr(layer, name) for name in settings}
-    vars(layer).update(settings)  # past Keras, which would track what is set
-    try:
-        yield
-    finally:
-        vars(layer).update(before)
+def _without_mask(layer: Any, sequences: Any, initial_state: Any, training: Any) -> Any:
+    """The layer's output at every step, in the order of its input, by Keras's own `call`.
+
+    It is called on a shallow copy with settings of its own: the layer may be in use by another thread.
+    """
+    kind = type(layer)
+    all_steps = object.__new__(kind)
+    vars(all_steps).update(vars(layer), return_sequences=True, return_state=False, go_backwards=False)
+    return kind.call(all_steps, sequences, initial_state=initial_state, mask=None, training=training)
 
 
 def _take_steps(sequences: Any, steps: Any) -> Any:

@@ -12,6 +12,7 @@ from fitroom.cards.catalogue import Card, check_nvidia
 from fitroom.cards.overhead import context_bytes
 from fitroom.errors import BackendError
 from fitroom.keras_model.layers import cudnn_loops_note
+from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import prepare_model
 from fitroom.memory.allocators.replay import Requests, limit_for_all_bytes, replay, smallest_limit_bytes
 from fitroom.memory.step import StepRequest, TracedStep
@@ -63,7 +64,9 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         versions={name: importlib.metadata.version(name) for name in ("keras", "torch")},
         notes=(*ready.notes, *_card_note(request.card, timeline), *cudnn_loops_note(model)),
     )
-    return traced if measured_bytes is None else traced.as_measured(measured_bytes)
+    if measured_bytes is not None:
+        return traced.as_measured(measured_bytes)
+    return with_room_for_unmeasured(traced, model, "torch", jit=False)
 
 
 def _in_the_long_run(requests: Requests, last_step: int, limit_bytes: int) -> int:

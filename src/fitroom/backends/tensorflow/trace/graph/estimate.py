@@ -9,7 +9,7 @@ from fitroom.backends.tensorflow.trace.graph.attribution import Attribution
 from fitroom.backends.tensorflow.trace.graph.copies import with_copies
 from fitroom.backends.tensorflow.trace.graph.grappler import names_of_outputs, optimise_graph
 from fitroom.backends.tensorflow.trace.graph.program import Program, program_of
-from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, replay
+from fitroom.backends.tensorflow.trace.graph.replay import RecordedProcess, ReplayedStep
 from fitroom.backends.tensorflow.trace.graph.required import required_bytes
 from fitroom.backends.tensorflow.trace.graph.residents import Resident, residents_of
 from fitroom.backends.tensorflow.trace.graph.scratch import PLAIN, scratch_plan
@@ -44,11 +44,11 @@ def graph_timeline(step: TensorFlowStep, request: StepRequest) -> GraphEstimate:
     """Optimise the step's graph for the card and replay it on a model of TensorFlow's allocator."""
     residents = residents_of(step)
     program = step_program(step, residents, request.card)
-    usual = {taken: _usual_process(program, residents, branch=taken) for taken in _branches(program)}
-    branch, largest = max(usual.items(), key=lambda each: each[1].peak_bytes)
+    found = [_usual_process(program, residents, branch=taken) for taken in _branches(program)]
+    largest, processes = max(found, key=lambda each: each[0].peak_bytes)
     return GraphEstimate(
         timeline=_timeline(largest, program, step, {each.name: each.variable for each in residents}),
-        required_bytes=required_bytes(program, residents, scratch_plan, largest, branch=branch),
+        required_bytes=required_bytes(processes, largest),
         typical_error=TYPICAL_ERROR,
         notes=_notes(program),
     )
@@ -66,13 +66,16 @@ def step_program(step: TensorFlowStep, residents: Sequence[Resident], card: Card
     return program
 
 
-def _usual_process(program: Program, residents: Sequence[Resident], *, branch: bool) -> ReplayedStep:
-    """Of a few processes, which all differ a little, the one whose peak is nearest to their mean."""
+def _usual_process(
+    program: Program, residents: Sequence[Resident], *, branch: bool
+) -> tuple[ReplayedStep, list[RecordedProcess]]:
+    """Of a few processes, which all differ a little, the one whose peak is nearest to their mean; and all of them."""
     processes = [
-        replay(program, residents, scratch_plan, _ROOM_BYTES, branch=branch, seed=seed) for seed in range(_PROCESSES)
+        RecordedProcess(program, residents, scratch_plan, branch=branch, seed=seed) for seed in range(_PROCESSES)
     ]
-    mean_bytes = mean(each.peak_bytes for each in processes)
-    return min(processes, key=lambda each: abs(each.peak_bytes - mean_bytes))
+    steps = [process.replay(_ROOM_BYTES) for process in processes]
+    mean_bytes = mean(each.peak_bytes for each in steps)
+    return min(steps, key=lambda each: abs(each.peak_bytes - mean_bytes)), processes
 
 
 def _branches(program: Program) -> tuple[bool, ...]:

@@ -128,7 +128,9 @@ class Kernels:
 
     def _workspace(self, operation: Operation, size_bytes: int) -> Held | None:
         try:
-            return self.holdings.take(size_bytes, operation.index, is_scratch=True) if size_bytes else None
+            if not size_bytes:
+                return None
+            return self.holdings.take(size_bytes, operation.index, is_scratch=True, is_dispensable=True)
         except DoesNotFitError:
             return None
 

@@ -4,17 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from fitroom.backends.tensorflow.trace.graph.kernels import Scratch
-from fitroom.backends.tensorflow.trace.graph.program import Program
-from fitroom.backends.tensorflow.trace.graph.replay import ReplayedStep, replay
-from fitroom.backends.tensorflow.trace.graph.residents import Resident
+from fitroom.backends.tensorflow.trace.graph.replay import RecordedProcess, ReplayedStep
 from fitroom.memory.allocators.best_fit import DoesNotFitError
 
 _FACTORS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
 """Limits to try, as multiples of the peak."""
-
-_ALLOCATION_ORDERS = 5
-"""How many orders of requests are replayed: how memory falls into pieces differs from process to process."""
 
 MARGIN_SHARE = 0.06
 """A share of the peak: what a replay may be too low by. In the benchmark of accuracy one of 33 peaks is further off,
@@ -24,20 +18,18 @@ and with 3 % three steps ran out of memory on the card that no replay lets run o
 _SMALL_BYTES = 2**20
 
 
-def required_bytes(
-    program: Program, residents: Sequence[Resident], scratch: Scratch, usual: ReplayedStep, *, branch: bool
-) -> int:
+def required_bytes(processes: Sequence[RecordedProcess], usual: ReplayedStep) -> int:
     """The first of a few limits from the peak on under which replays find room for every request, and a margin.
+
+    Several processes are replayed: how memory falls into pieces differs from one to the next.
 
     Free memory that lies in pieces does not hold a large request, so the peak alone may not do. Workspaces that do
     not fit are done without, as TensorFlow then picks another algorithm.
     """
     peak_bytes = usual.peak_bytes
     factors = list(_FACTORS)
-    for seed in range(_ALLOCATION_ORDERS):
-        while len(factors) > 1 and not _runs(
-            program, residents, scratch, int(peak_bytes * factors[0]), branch=branch, seed=seed
-        ):
+    for process in processes:
+        while len(factors) > 1 and not _runs(process, int(peak_bytes * factors[0])):
             del factors[0]
     return int(peak_bytes * factors[0] * (1 + MARGIN_SHARE)) + lost_bytes(usual)
 
@@ -58,11 +50,9 @@ def lost_bytes(usual: ReplayedStep) -> int:
     return max(accumulate(changes[moment] for moment in sorted(changes)), default=0)
 
 
-def _runs(
-    program: Program, residents: Sequence[Resident], scratch: Scratch, limit_bytes: int, *, branch: bool, seed: int
-) -> bool:
+def _runs(process: RecordedProcess, limit_bytes: int) -> bool:
     try:
-        replay(program, residents, scratch, limit_bytes, branch=branch, num_steady=1, seed=seed, strewn=True)
+        process.replay(limit_bytes, num_steady=1, strewn=True)
     except DoesNotFitError:
         return False
     return True

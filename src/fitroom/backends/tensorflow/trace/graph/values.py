@@ -1,5 +1,6 @@
 """What flows along the edges of a graph while it is replayed: buffers of the card, lists of them, numbers."""
 
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ class Held:
 
     num_holders: int = 1
     variable: str | None = None
+    is_dispensable: bool = False
+    """Whether the step runs without it where there is no room for it, as without a convolution's workspace."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,8 +60,10 @@ class Holdings:
 
         self.live: dict[int, Held] = {}
 
-    def take(self, size_bytes: int, source: int | None, *, is_scratch: bool = False) -> Held:
-        """A chunk with one holder."""
+    def take(
+        self, size_bytes: int, source: int | None, *, is_scratch: bool = False, is_dispensable: bool = False
+    ) -> Held:
+        """A chunk with one holder. `is_dispensable`: the step runs without it, too."""
         address = self.allocator.allocate(size_bytes)
         held = Held(address, size_bytes, self.allocator.size_of(address), source, is_scratch, self.moment)
         self.live[address] = held
@@ -81,6 +86,43 @@ class Holdings:
                 if item is not None:
                     self.release(item.memory)
             return
-        self.allocator.free(memory.address)
-        del self.live[memory.address]
-        self.gone.append((memory, self.moment))
+        self.give_back(memory)
+
+    def give_back(self, held: Held) -> None:
+        """Free a chunk that nobody holds."""
+        self.allocator.free(held.address)
+        del self.live[held.address]
+        self.gone.append((held, self.moment))
+
+
+class RecordedHoldings(Holdings):
+    """Holdings without an allocator: what is asked for and given back, in order, as any allocator would be asked."""
+
+    def __init__(self) -> None:
+        self.moment = 0
+        self.chunks: list[Held] = []
+        """Every chunk, in the order in which they were asked for."""
+
+        self.events, self.moments = array("q"), array("q")
+        """The number of a chunk where it is asked for, its complement where it is given back; and when."""
+
+        self._numbers: dict[Held, int] = {}
+
+    def take(
+        self, size_bytes: int, source: int | None, *, is_scratch: bool = False, is_dispensable: bool = False
+    ) -> Held:
+        """Note that a chunk is asked for."""
+        number = len(self.chunks)
+        held = Held(number, size_bytes, size_bytes, source, is_scratch, self.moment, is_dispensable=is_dispensable)
+        self.chunks.append(held)
+        self._numbers[held] = number
+        self._note(number)
+        return held
+
+    def give_back(self, held: Held) -> None:
+        """Note that a chunk is given back."""
+        self._note(~self._numbers.pop(held))
+
+    def _note(self, event: int) -> None:
+        self.events.append(event)
+        self.moments.append(self.moment)

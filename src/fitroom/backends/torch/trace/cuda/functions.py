@@ -1,14 +1,16 @@
 """Functions that PyTorch takes apart in another way on CUDA than on the CPU."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
 from keras.src.backend.torch import core as keras_core  # no public name can be replaced by another
+from keras.src.backend.torch import numpy as keras_numpy  # no public name can be replaced by another
 from torch.overrides import TorchFunctionMode
 
-from fitroom.backends.torch.trace.cuda.values import ARRAYS
+from fitroom.backends.torch.trace.cuda.values import ARRAYS, known_list
 from fitroom.backends.torch.trace.fake_mode import DEVICE
 from fitroom.cards.catalogue import Card
 
@@ -32,6 +34,30 @@ def skip_scatter_loop() -> Iterator[None]:
         keras_core.scatter = own
 
 
+def _split(own: Any) -> Any:
+    """Keras's `split` at given places: it computes the sizes on the card and reads them, and fake tensors have none."""
+
+    def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+        if isinstance(indices_or_sections, int | torch.Tensor):
+            return own(x, indices_or_sections, axis)
+        ends = [*map(int, indices_or_sections), int(x.shape[axis])]
+        with known_list([end - start for start, end in pairwise([0, *ends])]):
+            return own(x, indices_or_sections, axis)
+
+    return split
+
+
+@contextmanager
+def split_by_known_sizes() -> Iterator[None]:
+    """Have Keras's `split`, during the block, read the sizes that real tensors would hold."""
+    own = keras_numpy.split
+    keras_numpy.split = _split(own)
+    try:
+        yield
+    finally:
+        keras_numpy.split = own
+
+
 class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
     """Calls what CUDA would call, where the CPU would be given something else."""
 
@@ -49,13 +75,14 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
         torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
             params.query, params.attn_mask
         )
-        self._scattering = skip_scatter_loop()
-        self._scattering.__enter__()
+        self._replaced = ExitStack()
+        self._replaced.enter_context(skip_scatter_loop())
+        self._replaced.enter_context(split_by_known_sizes())
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         torch.backends.cuda.can_use_flash_attention = self._can_use_flash_attention
-        self._scattering.__exit__(*error)
+        self._replaced.__exit__(*error)
         super().__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
