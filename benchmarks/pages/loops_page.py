@@ -22,7 +22,7 @@ WAYS = {
     "trials": "each round in `fitroom.trials`",
 }
 SMALL = """
-The same with a net of three dense layers (84,000 weights, Adam, two steps a round) on a CPU, where TensorFlow does not
+The same with a net of three dense layers (83,000 weights, Adam, two steps a round) on a CPU, where TensorFlow does not
 use XLA. Growth is that from round 5 on, in bytes a round, with its 95 % interval; the last column is the upper end as a
 share of the most that the process had:
 
