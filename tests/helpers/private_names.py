@@ -291,6 +291,7 @@ PRIVATE_NAMES = [
         backends=_TF,
     ),
     # JAX
+    *_names("jax._src", "`fresh` leaves JAX's caches of Python's kind as they are", "util", backends=("jax",)),
     *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
     # PyTorch
     *_names(

@@ -87,9 +87,9 @@ class Loop:
                 found = self._validate(self.validation)
                 logs |= {f"val_{name}": value for name, value in found.items()}
             callbacks.on_epoch_end(position.epoch, logs)
-            self._agree_on_stopping()
             position = Position(epoch=position.epoch + 1, batch=0)
             checkpointer.after_epoch(position)
+            self._agree_on_stopping()
         if self.epochs > 0 and model.optimizer is not None:
             model.optimizer.finalize_variable_values(model.trainable_weights)
         callbacks.on_train_end(logs or None)
@@ -113,8 +113,8 @@ class Loop:
                     logs = self.transaction.train(item.batch)
                     watch.check(logs, position.epoch, number)
                 self.callbacks.on_train_batch_end(execution.end, logs)
-                self._agree_on_stopping()
                 self.checkpointer.after_batch(Position(epoch=position.epoch, batch=number + 1), item, logs)
+                self._agree_on_stopping()
                 if self.model.stop_training:
                     break
         watch.check(logs, position.epoch, None)
@@ -123,7 +123,10 @@ class Loop:
         return epoch_logs(self.model, logs)
 
     def _agree_on_stopping(self) -> None:
-        """Where a callback of one process stops the training, by its own clock say, have all of them stop here."""
+        """Where a callback of one process stops the training, by its own clock say, have all of them stop here.
+
+        After the checkpointer has counted the batch: a process that lost another here saves what was trained.
+        """
         distribution = current_distribution()
         if distribution is not None and distribution.num_processes > 1:
             self.model.stop_training = distribution.any_of(bool(self.model.stop_training))
