@@ -469,12 +469,11 @@ def test_a_recipe_tried_on_a_card_takes_what_a_plan_for_that_card_says():
     assert not try_recipe(model, 64, fitroom.Recipe(), card, planned.budget, backend="torch").fits
 
 
-def test_a_first_answer_comes_after_one_estimate_of_an_even_micro_batch(model):
+def test_a_first_answer_comes_after_one_estimate_of_a_small_micro_batch(model):
     said, scripted = [], Scripted()
     room = Target(budget=Budget(bytes=80 * MIB, source="given"), card=find_card("L4"))
     plan = Planner(PlanRequest(model=model, batch_size=96), room, said.append, scripted).plan()
     assert len(scripted.asked) >= 2
-    assert 96 % scripted.asked[0].micro_batch == 0, "a rest would be another program"
     [first] = [text for text in said if text.startswith("first answer, interpolated: micro-batch")]
     assert f"of {80}.0 MiB" in first
     assert plan.estimate.required_bytes <= 80 * MIB

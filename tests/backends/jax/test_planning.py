@@ -55,15 +55,17 @@ def test_the_largest_batch_fits_as_it_is_and_not_by_what_xla_would_recompute_und
 
 def test_estimates_that_are_begun_ahead_change_nothing_of_the_plan(monkeypatch):
     """Nor do they leave a compiler at work."""
-    model, plans, ended = dense_net(), [], []
-    whole = CompilerProcess.end
-    monkeypatch.setattr(CompilerProcess, "end", lambda process: (ended.append(process), whole(process))[1])
+    model, plans, begun, ended = dense_net(), [], [], []
+    begin, end = CompilerProcess.__init__, CompilerProcess.end
+    monkeypatch.setattr(CompilerProcess, "__init__", lambda self, *a, **k: begun.append(self) or begin(self, *a, **k))
+    monkeypatch.setattr(CompilerProcess, "end", lambda self: (ended.append(self), end(self))[1])
+    monkeypatch.setenv("FITROOM_NO_CACHE", "1")
     for cores in (2, 1):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        ended.clear()
         plan = fitroom.plan(model, 64, budget="24MiB", gpu="L4", keep="remat")
         values = plan.to_dict()
         values["estimate"].pop("seconds")
         plans.append(values)
     assert plans[0] == plans[1]
-    assert len(ended) >= 1
+    assert len(begun) >= 2
+    assert set(begun) == set(ended)
