@@ -130,9 +130,11 @@ def plot(file: Path) -> None:
     from matplotlib import pyplot
 
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    figure, charts = pyplot.subplots(1, 3, figsize=(12, 3.6), sharey=True)
-    titles = {"layers": "layers", "parameters": "parameters", "batch": "batch_size"}
-    for chart, (axis, column) in zip(charts, titles.items(), strict=True):
+    columns = {"layers": "layers", "parameters": "parameters", "batch": "batch_size"}
+    measured = {axis: column for axis, column in columns.items() if any(each["axis"] == axis for each in lines)}
+    figure, grid = pyplot.subplots(1, len(measured), figsize=(4.5 * len(measured), 3.6), sharey=True, squeeze=False)
+    charts = grid[0]
+    for chart, (axis, column) in zip(charts, measured.items(), strict=True):
         for backend in ("jax", "tensorflow", "torch"):
             latest = {each["point"]: each for each in lines if (each["axis"], each["backend"]) == (axis, backend)}
             found = sorted((each[column], each["cpu_seconds"]) for each in latest.values() if column in each)
