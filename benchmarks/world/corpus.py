@@ -532,7 +532,7 @@ _OF_KIMM = (
     ("squeezed mobile", "TinyNetE", 32),
 )
 
-_OWN = (
+_OWN: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("one-dimensional convolution", "layers_models.py:conv1d_audio", 32, {}),
     ("one-dimensional convolution", "layers_models.py:conv1d_wavenet", 32, {}),
     ("three-dimensional convolution", "layers_models.py:conv3d_video", 16, {}),

@@ -88,7 +88,7 @@ def _measured(configuration: Configuration, mode: str, limit_bytes: int | None) 
     """Two epochs of plain `fit`; the peak counts from the second on."""
     import keras
 
-    counter = {"jax": _Jax, "torch": _Torch, "tensorflow": _TensorFlow}[mode.partition("-")[0]](limit_bytes)
+    counter: Any = {"jax": _Jax, "torch": _Torch, "tensorflow": _TensorFlow}[mode.partition("-")[0]](limit_bytes)
     keras.utils.clear_session()
     gc.collect()
     try:

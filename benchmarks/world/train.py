@@ -68,7 +68,7 @@ def trained(configuration: Configuration, *, debug: bool = False) -> dict[str, A
                 looks_at_batch = any(isinstance(each, keras.layers.BatchNormalization) for each in layers_of(model))
                 compiled_for_comparison(configuration, model)
                 x, y = batch(configuration, model)
-                options = {"batch_size": CPU_BATCH, "epochs": 2, "verbose": 0, "shuffle": False}
+                options: dict[str, Any] = {"batch_size": CPU_BATCH, "epochs": 2, "verbose": 0, "shuffle": False}
                 if recipe is None:
                     # Not that of KerasHub's tasks, which prepare texts and images: these are prepared.
                     history = keras.Model.fit(model, x, y, **options)

@@ -88,10 +88,11 @@ def _unmeasured(model: Any) -> Iterator[str]:
     for layer in all_layers(model):
         name = type(layer).__name__
         is_of_keras = type(layer).__module__.partition(".")[0] == "keras"
-        if name in _NO_KERNEL_OF_THEIR_OWN or (name in _MEASURED and not (kind := _variant(layer))):
+        if name in _NO_KERNEL_OF_THEIR_OWN:
             continue
         if name in _MEASURED:
-            yield kind
+            if variant := _variant(layer):
+                yield variant
         elif is_of_keras or len(all_layers(layer)) == 1:
             yield name
 
