@@ -1,6 +1,7 @@
 """The estimates of one plan: made one after another, or begun while the one before is still being compiled."""
 
 import os
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,33 +32,26 @@ class EstimatesOfPlan:
         self._request, self._target = request, target
         self._model_at, self._tell = model_at, tell
         self._begun: dict[Any, PendingEstimate] = {}
-        self._seconds: list[tuple[int, float]] = []
+        self._seconds: list[float] = []
         self._told_at: float | None = None
         self.can_begin = isinstance(current_backend(), TracesAhead) and (os.cpu_count() or 1) > 1
         """Whether another process compiles, and has a core for it."""
-
-        self.traces_each_size = False
-        """Whether the first micro-batch is to divide the batch evenly, which halves the program on JAX and PyTorch. Not
-        before the memory model tells even ones from others: on JAX some plans would be others than today."""
 
     @property
     def count(self) -> int:
         """How many were made."""
         return len(self._seconds)
 
-    def expected_seconds(self, candidate: Candidate) -> float | None:
-        """How long the estimate of a candidate will take, by those that were made; None before the first."""
-        if not self._seconds:
-            return None
-        programs = sum(number for number, _ in self._seconds)
-        return self._count_programs(candidate) * sum(seconds for _, seconds in self._seconds) / programs
+    def expected_seconds(self) -> float | None:
+        """How long the next estimate will take, by those that were made; None before the first."""
+        return statistics.fmean(self._seconds) if self._seconds else None
 
     def estimate(self, candidate: Candidate) -> Estimate:
         """Estimate a candidate, or wait for its estimate where that was begun."""
         self.begin(candidate)
         assert self._told_at is not None, "see `begin`"
         found = self._begun.pop(candidate.key).result()
-        self._seconds.append((self._count_programs(candidate), time.monotonic() - self._told_at))
+        self._seconds.append(time.monotonic() - self._told_at)
         self._told_at = None
         return replace(found, limit_bytes=self._target.budget.bytes)
 
@@ -77,10 +71,6 @@ class EstimatesOfPlan:
             gpu=self._target.card,
             limit=NO_LIMIT_BYTES,
         )
-
-    def _count_programs(self, candidate: Candidate) -> int:
-        """How many sizes of micro-batches are traced by themselves."""
-        return 2 if self.traces_each_size and candidate.batch_size % candidate.micro_batch else 1
 
     def cancel(self) -> None:
         """End the estimates that were begun and turned out not to be needed."""

@@ -23,10 +23,6 @@ from fitroom.planning.target import Target
 from fitroom.planning.variant import Variant
 from fitroom.units import used_of
 
-_DOUBTFUL_SHARE: dict[str, float] = {}
-"""By backend. None has one: on JAX 0.92 saves an estimate of Xception, but a few plans of small models came out slower,
-since micro-batches that divide the batch evenly take less there and the memory model does not tell them apart."""
-
 
 class Planner:
     """Finds the plan for one request and one target. What it learns there helps to predict plans for other targets."""
@@ -103,8 +99,6 @@ class Planner:
             estimate=self._estimate or self._work.estimate,
             begin=self._work.begin if self._estimate is None and self._work.can_begin else None,
             when_first=self._say_first,
-            doubtful_share=_DOUBTFUL_SHARE.get(self._backend, 1.0),
-            traces_each_size=self._work.traces_each_size,
             memory=self._memory,
             has_statistics=self._has_statistics,
             protects_statistics=self._has_statistics and self._request.prefer != "speed",
@@ -136,7 +130,7 @@ class Planner:
         done, search = self._work.count, self._search
         ahead = search.count_ahead() if search else 1
         place = f"estimate {done + 1} of about {done + max(ahead, 1)}"
-        seconds = self._work.expected_seconds(candidate)
+        seconds = self._work.expected_seconds()
         recomputed = f", {candidate.remat} recomputed" if candidate.recomputes else ""
         takes = f", about {seconds:.0f} s" if seconds else ""
         detail = f"{format_micro_batch(candidate)} in {candidate.variant.words}{recomputed}{takes}"
@@ -149,7 +143,7 @@ class Planner:
 
     def _say_first(self, search: Search) -> None:
         """Say what the plan will most likely be, once one estimate is there to interpolate from."""
-        found = None if self._has_said_first else search.guess_safely()
+        found = None if self._has_said_first else search.guess()
         if found is None or found.confirmed:
             return
         self._has_said_first = True

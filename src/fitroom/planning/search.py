@@ -42,10 +42,6 @@ MOST_TIMED = 3
 _MOST_RECOMPUTED_SIZES = 5
 """How many micro-batches are tried with remat."""
 
-EVEN_SHARE = 0.5
-"""How much smaller the first micro-batch may be so as to divide the batch evenly: a rest of another size would be
-traced and compiled as a second program beside it."""
-
 MOST_AHEAD = 1
 """How many estimates are begun before it is certain that they are needed."""
 
@@ -78,13 +74,6 @@ class Search:
 
     when_first: Callable[["Search"], None] | None = None
     """Called when the first estimate, of a smaller size, has taught how much memory the model takes."""
-
-    doubtful_share: float = 1.0
-    """The share of the budget up to which predictions from a single estimate are relied on. A candidate beyond it is
-    estimated after a smaller one, by which it can be predicted better."""
-
-    traces_each_size: bool = False
-    """Whether a step whose micro-batches differ in size costs twice the time to trace."""
 
     memory: MemoryModel
     has_statistics: bool
@@ -151,10 +140,6 @@ class Search:
         """Return the best candidate by what was learnt so far, unconfirmed; None where nothing fits."""
         return self._predict_best()
 
-    def guess_safely(self) -> PricedCandidate | None:
-        """Return the best candidate that is not doubtful; None where there is none."""
-        return self._predict_best(self.doubtful_share)
-
     def find_frontier(self, chosen: PricedCandidate) -> list[PricedCandidate]:
         """Return all candidates worth considering, whether they fit or not, the fastest first.
 
@@ -215,7 +200,7 @@ class Search:
         wanted = self._predict_best()
         if wanted is None or wanted.confirmed or not self._is_worth_it(wanted):
             return None
-        first = self._find_first_to_estimate(wanted.candidate) or self._find_safer(wanted)
+        first = self._find_first_to_estimate(wanted.candidate)
         if first is None:
             return wanted.candidate
         self._to_learn.add(first.key)
@@ -250,11 +235,8 @@ class Search:
     def _choose_confirmed(self) -> PricedCandidate | None:
         return choose_best(map(self.price, self._tried.values()), protects_statistics=self.protects_statistics)
 
-    def _predict_best(self, share: float = 1.0) -> PricedCandidate | None:
-        usable_bytes = share * self.target.usable_bytes
-        likely = (
-            one for one in self._price_all(wide=False) if self._is_likely(one) and one.required_bytes <= usable_bytes
-        )
+    def _predict_best(self) -> PricedCandidate | None:
+        likely = filter(self._is_likely, self._price_all(wide=False))
         return choose_best(likely, protects_statistics=self.protects_statistics)
 
     def _is_likely(self, one: PricedCandidate) -> bool:
@@ -285,22 +267,7 @@ class Search:
         factory = self.factory_of(wanted)
         sizes = factory.sizes()
         small = [one for one in map(factory.plain, sizes) if self.memory.required_bytes(one) <= usable_bytes]
-        if not small:
-            return factory.plain(sizes[-1])
-        if not self.traces_each_size:
-            return small[0]
-        smallest = EVEN_SHARE * small[0].micro_batch
-        even = (one for one in small if one.batch_size % one.micro_batch == 0 and one.micro_batch >= smallest)
-        return next(even, small[0])
-
-    def _find_safer(self, wanted: PricedCandidate) -> Candidate | None:
-        """Return what to estimate before a candidate that may well be too large; None where it is not doubtful."""
-        is_doubtful = wanted.required_bytes > self.doubtful_share * self.target.usable_bytes
-        if not is_doubtful or not self.memory.rests_on_one(wanted.candidate):
-            return None
-        safer = self.guess_safely()
-        is_alike = safer is not None and safer.candidate.variant == wanted.candidate.variant
-        return safer.candidate if safer is not None and is_alike and not safer.confirmed else None
+        return small[0] if small else factory.plain(sizes[-1])
 
     def _confirm(self, candidate: Candidate) -> None:
         """Estimate a candidate at its real size."""
