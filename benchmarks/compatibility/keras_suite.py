@@ -26,7 +26,11 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "keras_suite.json"
 BACKENDS = ("tensorflow", "jax", "torch")
 FOLDERS = ("trainers", "callbacks")
-FILES = ("backend/tensorflow/distribute_test.py",)
+FILES = (
+    "backend/tensorflow/distribute_test.py",
+    "backend/jax/distribution_lib_test.py",
+    "backend/jax/trainer_test.py",
+)
 
 PRIVATE: dict[str, str] = {
     "test_fit_eval_flow_for_jax_model_weights": (
@@ -79,6 +83,7 @@ def run(tests: Path, backend: str, *, served: bool, only: str | None) -> tuple[d
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
+    environment.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")  # for tests of several devices
     command = [sys.executable, "-m", "pytest", "-q", "-p", "keras_suite_plugin", "-p", "no:cacheprovider"]
     command += [
         "--import-mode=importlib",

@@ -26,7 +26,7 @@ POINTS = {"layers": (50, 100, 200, 500, 1000, 2000), "parameters": (16, 32, 64, 
 """By what grows: layers of a chain of residual blocks, their channels, samples."""
 
 LARGEST = ("NASNetLarge", "EfficientNetB7", "EfficientNetV2L", "ConvNeXtXLarge", "VGG19", "ResNet152V2")
-FIGURE = ROOT / "docs" / "figures" / "growth.svg"
+FIGURE = ROOT / "docs" / "images" / "growth.svg"
 _LAYERS, _CHANNELS, _BATCH, _PIXELS = 100, 16, 8, 32
 _LAYERS_A_BLOCK = 4
 
@@ -130,9 +130,11 @@ def plot(file: Path) -> None:
     from matplotlib import pyplot
 
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    figure, charts = pyplot.subplots(1, 3, figsize=(12, 3.6), sharey=True)
-    titles = {"layers": "layers", "parameters": "parameters", "batch": "batch_size"}
-    for chart, (axis, column) in zip(charts, titles.items(), strict=True):
+    columns = {"layers": "layers", "parameters": "parameters", "batch": "batch_size"}
+    measured = {axis: column for axis, column in columns.items() if any(each["axis"] == axis for each in lines)}
+    figure, grid = pyplot.subplots(1, len(measured), figsize=(4.5 * len(measured), 3.6), sharey=True, squeeze=False)
+    charts = grid[0]
+    for chart, (axis, column) in zip(charts, measured.items(), strict=True):
         for backend in ("jax", "tensorflow", "torch"):
             latest = {each["point"]: each for each in lines if (each["axis"], each["backend"]) == (axis, backend)}
             found = sorted((each[column], each["cpu_seconds"]) for each in latest.values() if column in each)
@@ -145,7 +147,6 @@ def plot(file: Path) -> None:
     charts[0].set_ylabel("CPU seconds of one estimate")
     charts[0].legend()
     figure.tight_layout()
-    FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})
 
 

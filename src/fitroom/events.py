@@ -37,6 +37,9 @@ def listening(on_event: OnEvent) -> Iterator[None]:
 ALL_SAVED = "all whole batches are saved"
 """Said by the process that writes the last checkpoint after another one died; whoever started them looks for it."""
 
+PEER_LOST = "the same command resumes from the last checkpoint, where there is one; with fewer devices too"
+"""The hint of the errors that say that another process failed; whoever started them looks for it, too."""
+
 
 class EventKind:
     """The kinds of events. The logs of runs and `--json` have these texts, so that none is ever changed."""

@@ -467,3 +467,26 @@ def test_a_recipe_tried_on_a_card_takes_what_a_plan_for_that_card_says():
     assert tried.fits
     assert tried.speed.seconds_per_step == pytest.approx(planned.speed.seconds_per_step)
     assert not try_recipe(model, 64, fitroom.Recipe(), card, planned.budget, backend="torch").fits
+
+
+def test_a_first_answer_comes_after_one_estimate_of_a_small_micro_batch(model):
+    said, scripted = [], Scripted()
+    room = Target(budget=Budget(bytes=80 * MIB, source="given"), card=find_card("L4"))
+    plan = Planner(PlanRequest(model=model, batch_size=96), room, said.append, scripted).plan()
+    assert len(scripted.asked) >= 2
+    [first] = [text for text in said if text.startswith("first answer, interpolated: micro-batch")]
+    assert f"of {80}.0 MiB" in first
+    assert plan.estimate.required_bytes <= 80 * MIB
+
+
+def test_where_predictions_are_doubtful_a_safer_micro_batch_is_estimated_first(model, monkeypatch):
+    """And the same is chosen: what turns out to fit is estimated next."""
+    chosen, asked = [], []
+    for share in (1.0, 0.8):
+        monkeypatch.setattr("fitroom.planning.planner._DOUBTFUL_SHARE", {"torch": share})
+        scripted = Scripted()
+        plan = planner(100 * MIB, model, scripted=scripted).plan()
+        chosen.append((plan.micro_batch, plan.recipe.remat))
+        asked.append([one.micro_batch for one in scripted.asked])
+    assert chosen[0] == chosen[1]
+    assert asked[0] != asked[1]

@@ -3,9 +3,14 @@
 One child process an engine trains all cases; the tests read what it found.
 """
 
+import csv
 import json
 import os
+import zipfile
+from io import BytesIO
 
+import h5py
+import numpy as np
 import pytest
 
 from processes import QUICK_COMPILING, hide_tensorflow, needs, run_python
@@ -79,6 +84,12 @@ def test_a_run_of_four_devices_resumes_with_two(found):
     assert found["resumed"]["model"]
 
 
+def test_a_callback_that_stops_one_process_stops_all(found):
+    if found["backend"] != "torch":
+        pytest.skip("one process")
+    assert found["stopped"] == 1
+
+
 def test_the_users_own_strategy_or_distribution_is_served(found):
     if found["backend"] == "torch":
         pytest.skip("PyTorch has none that Keras knows")
@@ -100,3 +111,43 @@ def test_what_cannot_work_is_refused_with_a_reason(found):
         assert "FSDP2" in refused["sharded"]
     if found["backend"] == "tensorflow":
         assert "mirror" in refused["sharded"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ENGINES)
+def test_a_script_writes_the_same_files_on_three_devices_as_on_one(backend, tmp_path):
+    needs(backend)
+    settings = {"XLA_FLAGS": f"{QUICK_COMPILING} --xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu"}
+    settings |= {"FITROOM_VOTE_SECONDS": "60", "OMP_NUM_THREADS": "1"}
+    said = {}
+    for number in (1, 3):
+        command = ["tests/helpers/on_logical_devices.py", "run", "--devices", str(number)]
+        command += ["tests/helpers/writes_files.py", str(tmp_path / str(number))]
+        lines = run_python(command, backend=backend, keras_home=tmp_path, **settings).splitlines()
+        [line] = [line for line in lines if line.startswith("evaluated")]  # one process prints
+        said[number] = [float(word) for word in line.split()[1:]]
+    assert said[3] == pytest.approx(said[1], abs=1e-5)
+    names = {path.name for path in (tmp_path / "1").iterdir()}
+    assert {path.name for path in (tmp_path / "3").iterdir()} == names
+    for name in names:
+        one, three = (numbers_of(tmp_path / number / name) for number in ("1", "3"))
+        assert one.keys() == three.keys()
+        for key, values in one.items():
+            np.testing.assert_allclose(three[key], values, atol=1e-5, err_msg=f"{name}: {key}")
+
+
+def numbers_of(path):
+    """All numbers that a log, or a file of a model or its weights, holds, by name."""
+    if path.suffix == ".csv":
+        with path.open() as file:
+            return {
+                f"{at} {name}": float(value)
+                for at, row in enumerate(csv.DictReader(file))
+                for name, value in row.items()
+            }
+    content = path.read_bytes() if path.suffix == ".h5" else zipfile.ZipFile(path).read("model.weights.h5")
+    found = {}
+    with h5py.File(BytesIO(content)) as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    assert found
+    return found

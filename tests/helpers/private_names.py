@@ -291,6 +291,7 @@ PRIVATE_NAMES = [
         backends=_TF,
     ),
     # JAX
+    *_names("jax._src.util", "`fresh` empties none of the caches that JAX itself empties", "cache", backends=("jax",)),
     *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
     # PyTorch
     *_names(
@@ -391,6 +392,9 @@ NOT_THE_FRAMEWORKS = {
     "_fields": "a named tuple's, documented",
     "_keras_own": "fitroom.train.protect sets it on methods",
     "_gradients": "super() of a step of ours",
+    **dict.fromkeys(
+        ("_assume", "_find_next", "_learn", "_points", "_to_learn", "_tried"), "fitroom.planning: of a copy of itself"
+    ),
 }
 """Names with an underscore that are no framework's, and whose they are."""
 

@@ -25,7 +25,10 @@ def everything(file: str = "predicted.jsonl", column: str = "") -> list[float]:
     return [each.error for each in compared(RESULTS / file) if each.column.startswith(column)]
 
 
-@pytest.mark.parametrize("page", ["accuracy", "faults", "fit", "remat", "flowers", "plan", "loops"])
+PAGES = ["accuracy", "devices", "faults", "fit", "flowers", "latency", "loops", "plan", "remat", "world"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_pages_are_what_the_results_make_of_them(page):
     command = [sys.executable, ROOT / "benchmarks" / "pages" / f"{page}_page.py", "--check"]
     finished = subprocess.run(command, capture_output=True, text=True)

@@ -73,7 +73,7 @@ def _with_stand_ins(execute: Callable[[ModuleType], None], backend: str) -> Call
 @contextmanager
 def _stand_ins(later: Sequence[str], absent: Sequence[str]) -> Iterator[None]:
     """Put stand-ins in the places of modules for the time of the block."""
-    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]  # None says that a module is absent
+    modules: dict[str, Any] = sys.modules  # None says that a module is absent
     put: dict[str, Any] = {}
     for name in later:
         if name not in modules and _is_there(name):

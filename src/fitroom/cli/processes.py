@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from fitroom.cards.nvml import all_gpus, live_gpus
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.environment import DEVICES, LAUNCHED, LOGS, SEED, VISIBLE
 from fitroom.errors import InputError
-from fitroom.events import ALL_SAVED
+from fitroom.events import ALL_SAVED, PEER_LOST
 
 _MOST_ON_CPU = 16
 _LINES_SHOWN = 15
@@ -109,15 +109,16 @@ def seed_alike() -> None:
 def _report_failure(error: Any, devices: Sequence[str], folder: Path) -> int:
     """Say which process failed first, and show the end of what it said. Returns the exit code."""
     rank, failure = error.get_first_failure()
+    logs = {int(log.stem): log.read_text(errors="replace").splitlines() for log in sorted(folder.glob("*.log"))}
+    if (culprit := _find_culprit(rank, logs)) != rank and culprit in error.failures:
+        rank, failure = culprit, error.failures[culprit]
     code = int(failure.exitcode)
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     click.echo(f"fitroom: process {rank} of {len(devices)} ({devices[rank]}) {how}; the run is over.", err=True)
-    log = folder / f"{rank}.log"
-    if rank and log.is_file():
-        for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]:
-            click.echo(f"  [{devices[rank]}] {line}", err=True)
-    for other in sorted(folder.glob("*.log")):  # any of those that are left may have written the last checkpoint
-        for line in other.read_text(errors="replace").splitlines():
+    for line in logs.get(rank, [])[-_LINES_SHOWN:]:
+        click.echo(f"  [{devices[rank]}] {line}", err=True)
+    for lines in logs.values():  # any of those that are left may have written the last checkpoint
+        for line in lines:
             if ALL_SAVED in line:
                 click.echo(line, err=True)
     if code < 0:
@@ -126,6 +127,19 @@ def _report_failure(error: Any, devices: Sequence[str], folder: Path) -> int:
             f"hint: with --run-dir the same command resumes; --devices {fewer} does so with {fewer} of them", err=True
         )
     return 128 - code if code < 0 else code
+
+
+def _find_culprit(first: int, logs: Mapping[int, Sequence[str]]) -> int:
+    """The process whose error is not that another one is gone; the one that ended first where none shows.
+
+    The first to end may be one that lost another. What the first process says is not in `logs`: it stands on the
+    terminal already.
+    """
+    for rank, lines in logs.items():
+        failed = any(line.startswith(("Traceback (most recent", "error: ")) for line in lines)
+        if failed and not any(PEER_LOST in line for line in lines):
+            return rank
+    return first
 
 
 def check_one_machine() -> None:

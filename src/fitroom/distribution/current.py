@@ -43,6 +43,9 @@ class Distribution:
     share: Callable[[Any], Any] = field(default=lambda value: value, repr=False)
     """Returns the first process's value of what every process gives; all processes must call it."""
 
+    any_of: Callable[[bool], bool] = field(default=bool, repr=False)
+    """Whether it is true in any process; all processes must call it."""
+
     wait: Callable[[], None] = field(default=lambda: None, repr=False)
     """Returns when all processes have called it."""
 
@@ -74,7 +77,8 @@ def describe(distribution: Distribution, batch_size: int, *, batch_statistics: b
     *names, last = distribution.devices
     sizes = f"{shares[0]} samples each" if len(set(shares)) == 1 else f"{_listed(shares)} samples"
     said = f"training on {', '.join(names)} and {last} by {distribution.engine}: {sizes} of a batch of {batch_size}"
-    said += f", and {rest} that do not divide computed by all, counted once." if rest else "."
+    undivided = "1 that does not divide" if rest == 1 else f"{rest} that do not divide"
+    said += f", and {undivided} computed by all, counted once." if rest else "."
     return said + (f" BatchNormalization sees {distribution.batch_statistics}." if batch_statistics else "")
 
 

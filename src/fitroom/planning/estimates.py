@@ -36,9 +36,9 @@ class EstimatesOfPlan:
         self.can_begin = isinstance(current_backend(), TracesAhead) and (os.cpu_count() or 1) > 1
         """Whether another process compiles, and has a core for it."""
 
-        self.traces_each_size = current_backend().name != "tensorflow"
-        """Whether each size of micro-batches is traced, and compiled, by itself. On TensorFlow two were as quick as
-        one."""
+        self.traces_each_size = False
+        """Whether the first micro-batch is to divide the batch evenly, which halves the program on JAX and PyTorch. Not
+        before the memory model tells even ones from others: on JAX some plans would be others than today."""
 
     @property
     def count(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fitroom.distribution.current import current_distribution
 from fitroom.errors import OutOfMemoryError, PeerError
 from fitroom.events import Events
 from fitroom.inputs.batches import Batches
@@ -88,6 +89,7 @@ class Loop:
             callbacks.on_epoch_end(position.epoch, logs)
             position = Position(epoch=position.epoch + 1, batch=0)
             checkpointer.after_epoch(position)
+            self._agree_on_stopping()
         if self.epochs > 0 and model.optimizer is not None:
             model.optimizer.finalize_variable_values(model.trainable_weights)
         callbacks.on_train_end(logs or None)
@@ -112,12 +114,22 @@ class Loop:
                     watch.check(logs, position.epoch, number)
                 self.callbacks.on_train_batch_end(execution.end, logs)
                 self.checkpointer.after_batch(Position(epoch=position.epoch, batch=number + 1), item, logs)
+                self._agree_on_stopping()
                 if self.model.stop_training:
                     break
         watch.check(logs, position.epoch, None)
         if not logs and position.batch:  # all batches were trained before the run was killed
             logs = dict(self.checkpointer.last_logs)
         return epoch_logs(self.model, logs)
+
+    def _agree_on_stopping(self) -> None:
+        """Where a callback of one process stops the training, by its own clock say, have all of them stop here.
+
+        After the checkpointer has counted the batch: a process that lost another here saves what was trained.
+        """
+        distribution = current_distribution()
+        if distribution is not None and distribution.num_processes > 1:
+            self.model.stop_training = distribution.any_of(bool(self.model.stop_training))
 
     def _validate(self, validation: Validation) -> dict[str, Any]:
         self.events.where.pop("batch", None)

@@ -4,6 +4,7 @@ import keras
 import pytest
 
 import fitroom
+from fitroom.backends.xla.process import CompilerProcess
 from fitroom.memory.step import NO_LIMIT_BYTES
 from fitroom.planning.largest_batch import LargestBatch
 from fitroom.planning.result import Plan
@@ -50,3 +51,21 @@ def test_the_largest_batch_fits_as_it_is_and_not_by_what_xla_would_recompute_und
     search = LargestBatch(model, room, Variant(precision="float32"), optimizer=None, loss=None, say=lambda _: None)
     found = fitroom.estimate(model, search.plain(), recipe=Recipe(remat="none"), gpu="T4", limit=NO_LIMIT_BYTES)
     assert 0.9 * room.usable_bytes < found.required_bytes <= room.usable_bytes
+
+
+def test_estimates_that_are_begun_ahead_change_nothing_of_the_plan(monkeypatch):
+    """Nor do they leave a compiler at work."""
+    model, plans, begun, ended = dense_net(), [], [], []
+    begin, end = CompilerProcess.__init__, CompilerProcess.end
+    monkeypatch.setattr(CompilerProcess, "__init__", lambda self, *a, **k: begun.append(self) or begin(self, *a, **k))
+    monkeypatch.setattr(CompilerProcess, "end", lambda self: (ended.append(self), end(self))[1])
+    monkeypatch.setenv("FITROOM_NO_CACHE", "1")
+    for cores in (2, 1):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        plan = fitroom.plan(model, 64, budget="24MiB", gpu="L4", keep="remat")
+        values = plan.to_dict()
+        values["estimate"].pop("seconds")
+        plans.append(values)
+    assert plans[0] == plans[1]
+    assert len(begun) >= 2
+    assert set(begun) == set(ended)

@@ -121,7 +121,8 @@ class _TakenPlaces:
     """The places that are taken at a moment, by number. There may be thousands, of which few lie near a value."""
 
     def __init__(self, most: int) -> None:
-        self._offsets, self._ends, self._lasts, self._numbers = (np.empty(most, np.int64) for _ in range(4))
+        columns: Any = np.empty((4, most), np.int64)
+        self._offsets, self._ends, self._lasts, self._numbers = columns
         self._count = 0
         self._where: dict[int, int] = {}
 

@@ -62,6 +62,7 @@ def distribute(
             process=processes.rank,
             num_processes=world,
             share=processes.share,
+            any_of=processes.any_of,
             wait=processes.wait,
             claim=processes.claim,
             stop=processes.stop,

@@ -21,8 +21,7 @@ from fitroom.distribution.current import StopVote
 from fitroom.distribution.shares import share_out, share_ranges
 from fitroom.environment import vote_seconds
 from fitroom.errors import InputError, NoRoomError, PeerError
-
-_GONE = "the same command resumes from the last checkpoint, where there is one; with fewer devices too"
+from fitroom.events import PEER_LOST
 
 
 class Outcome(IntEnum):
@@ -68,7 +67,9 @@ class Processes:
             raise
         votes = self._vote(Outcome.DONE)
         if Outcome.FAILED in votes:
-            raise PeerError(f"Process {votes.index(Outcome.FAILED)} of {self.count} failed in this step.", hint=_GONE)
+            raise PeerError(
+                f"Process {votes.index(Outcome.FAILED)} of {self.count} failed in this step.", hint=PEER_LOST
+            )
         if Outcome.OUT_OF_MEMORY in votes:
             number = votes.index(Outcome.OUT_OF_MEMORY)
             raise NoRoomError(
@@ -113,6 +114,10 @@ class Processes:
             dist.broadcast_object_list(held, src=0, group=self._channel)
         return held[0]
 
+    def any_of(self, value: bool) -> bool:
+        """Whether it is true in any process."""
+        return any(found for [found] in self._gather([int(value)]))
+
     def wait(self) -> None:
         """Wait for all processes."""
         with self._explain_loss():
@@ -149,7 +154,7 @@ class Processes:
             raise PeerError(
                 f"Another process of this training is gone, or gave no answer for {vote_seconds():g} seconds. PyTorch "
                 f"said: {said}",
-                hint=_GONE,
+                hint=PEER_LOST,
             ) from error
 
 
