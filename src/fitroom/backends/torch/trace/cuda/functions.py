@@ -10,7 +10,7 @@ from keras.src.backend.torch import core as keras_core  # no public name can be 
 from keras.src.backend.torch import numpy as keras_numpy  # no public name can be replaced by another
 from torch.overrides import TorchFunctionMode
 
-from fitroom.backends.torch.trace.cuda.values import ARRAYS, known_list
+from fitroom.backends.torch.trace.cuda.values import ARRAYS
 from fitroom.backends.torch.trace.fake_mode import DEVICE
 from fitroom.cards.catalogue import Card
 
@@ -41,8 +41,8 @@ def _split(own: Any) -> Any:
         if isinstance(indices_or_sections, int | torch.Tensor):
             return own(x, indices_or_sections, axis)
         ends = [*map(int, indices_or_sections), int(x.shape[axis])]
-        with known_list([end - start for start, end in pairwise([0, *ends])]):
-            return own(x, indices_or_sections, axis)
+        sizes = [end - start for start, end in pairwise([0, *ends])]
+        return list(torch.split(keras_core.convert_to_tensor(x), sizes, dim=axis))
 
     return split
 

@@ -1,9 +1,6 @@
 """Values that a step asks of its tensors. Fake ones have none, so it is told what holds in steady training."""
 
 import contextlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -38,21 +35,7 @@ def array_of(tensor: Any, *_: Any, **__: Any) -> Any:
 
 def list_of(tensor: Any) -> Any:
     """The same as a list, or as a number."""
-    known = _known_list.get()
-    return array_of(tensor).tolist() if known is None else known
-
-
-_known_list: ContextVar[list[int] | None] = ContextVar("what a tensor is read as", default=None)
-
-
-@contextmanager
-def known_list(values: list[int]) -> Iterator[None]:
-    """Have tensors read as this list during the block."""
-    token = _known_list.set(values)
-    try:
-        yield
-    finally:
-        _known_list.reset(token)
+    return array_of(tensor).tolist()
 
 
 ARRAYS = {torch.Tensor.numpy: array_of, torch.Tensor.__array__: array_of, torch.Tensor.tolist: list_of}
