@@ -500,7 +500,7 @@ def test_an_optimizer_that_keras_does_not_know_is_told(run_on_jax):
 
 def test_a_function_that_asks_for_more_is_told_what_it_may_ask_for(run_on_jax, folder):
     (folder / "asking.py").write_text("def make_model(depth):\n    return None\n")
-    refuses(run_on_jax("asking.py:make_model"), "asks for 'depth'", "give it a default")
+    refuses(run_on_jax("asking.py:make_model"), "asks for 'depth'", "or a default: `def make_model(depth=...):`")
 
 
 def test_classes_are_for_ready_made_models(run_on_jax):
