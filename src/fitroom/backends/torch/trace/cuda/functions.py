@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
 
+import keras
 import torch
 from keras.src.backend.torch import core as keras_core  # no public name can be replaced by another
 from keras.src.backend.torch import numpy as keras_numpy  # no public name can be replaced by another
@@ -42,7 +43,7 @@ def _split(own: Any) -> Any:
             return own(x, indices_or_sections, axis)
         ends = [*map(int, indices_or_sections), int(x.shape[axis])]
         sizes = [end - start for start, end in pairwise([0, *ends])]
-        return list(torch.split(keras_core.convert_to_tensor(x), sizes, dim=axis))
+        return list(torch.split(keras.ops.convert_to_tensor(x), sizes, dim=axis))
 
     return split
 
