@@ -213,11 +213,8 @@ def error_of(place: str, error: BaseException) -> ModelError:
             f"{place} ended the program: it raised SystemExit({error.code!r}).",
             hint='put what reads arguments or trains under `if __name__ == "__main__":`, and the model in a function',
         )
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        top = error.name.partition(".")[0]
-        return ModelError(f"{place} needs the module {error.name!r}.", hint=f"pip install {pip_name(top)}")
     said = str(error).strip().splitlines()
-    return ModelError(
-        f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}",
-        hint="the same command with --debug shows the whole traceback",
-    )
+    hint = "the same command with --debug shows the whole traceback"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        hint = f"if it is a package: pip install {pip_name(error.name.partition('.')[0])}; {hint}"
+    return ModelError(f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}", hint=hint)
