@@ -244,7 +244,7 @@ def test_a_run_that_goes_on_keeps_its_plan_unless_its_memory_is_another(monkeypa
     from fitroom.planning.planner import Planner
 
     planned, plan = [], Planner.plan
-    monkeypatch.setattr(Planner, "plan", lambda self: planned.append(self) or plan(self))
+    monkeypatch.setattr(Planner, "plan", lambda self, **how: planned.append(self) or plan(self, **how))
     folder = Path("run")
     prepared()
     assert len(planned) == 1
