@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What of the tests runs side by side, the longest first, so that no core is left alone at the end. One process each,
 # which imports its frameworks once; those of tests/pressure wait for a while, since TensorFlow gives up on an allocation
 # after ten seconds.
-PARTS := test-commands test-tensorflow test-pressure test-jax test-torch lint test-pages test-allocator test-unit \
+PARTS := test-commands test-tensorflow test-allocator test-pressure test-jax test-torch lint test-pages test-unit \
 	test-docstrings
 PYTEST = $(BIN)/python -m pytest -m "$(SELECT)" -o cache_dir=.pytest_cache/$@
 SELECT ?= not slow

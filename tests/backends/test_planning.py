@@ -427,8 +427,9 @@ def test_a_probe_times_the_best_few_and_the_fastest_of_them_is_taken():
     plan = planner(15 * MIB, model, batch_size=32).plan(probe=True)
     assert plan.speed.method == "measured"
     timed = [one for one in plan.frontier if one.speed.method == "measured"]
-    assert timed
-    assert plan.speed.seconds_per_step <= 1.02 * min(one.speed.seconds_per_step for one in timed)
+    # A faster one with too few samples for batch statistics is not taken.
+    rivals = [one.speed.seconds_per_step for one in timed if one.micro_batch >= min(plan.micro_batch, 16)]
+    assert plan.speed.seconds_per_step <= 1.02 * min(rivals)
     assert all(
         (before == keras.ops.convert_to_numpy(weight)).all()
         for before, weight in zip(weights, model.weights, strict=True)
