@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,9 @@ def main() -> None:
         again = "crashed" in before and (not arguments.cap or (limit_bytes or 0) > (before.get("limit_bytes") or 0))
         if again and (limit_bytes or not arguments.cap):
             todo.put((each, limit_bytes))
-    threads = [
-        threading.Thread(target=_work, args=(todo, arguments, arguments.out / name)) for _ in range(arguments.jobs)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for worker in [pool.submit(_work, todo, arguments, arguments.out / name) for _ in range(arguments.jobs)]:
+            worker.result()
 
 
 def _work(todo: "queue.SimpleQueue[tuple[Configuration, int | None]]", arguments: Any, file: Path) -> None:
@@ -128,7 +125,7 @@ class _Child:
         if mode == "jax" and "XLA_CLIENT_MEM_FRACTION" not in environment and environment.get("JAX_PLATFORMS") != "cpu":
             environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
         self.is_spent = False
-        self._stderr = tempfile.TemporaryFile("w+", errors="replace")
+        self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (it lives as long as the process)
         self._process = subprocess.Popen(
             [sys.executable, str(MEASURING), mode, "--limit", str(limit_bytes)],
             stdin=subprocess.PIPE,
@@ -168,7 +165,8 @@ class _Child:
 
     def _answer(self, name: str) -> dict[str, Any] | None:
         """What it says, or nothing where it ended."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         try:
             print(name, file=self._process.stdin, flush=True)
         except OSError:

@@ -2,9 +2,10 @@
 
     echo bert | python benchmarks/world/measuring.py torch [--limit BYTES]
 
-Reads names from stdin, one a line, and writes a line with a result for each. `--limit` caps the allocator. Two epochs of
-plain `fit` on batches of a `keras.utils.PyDataset`; where the allocator's peak can be reset, it counts from the second
-epoch on. Without a card TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the others not at all: to try this out.
+Reads names from stdin, one a line, and writes a line with a result for each. `--limit` caps the allocator. It trains
+two epochs of plain `fit` on batches of a `keras.utils.PyDataset`; where the allocator's peak can be reset, it counts
+from the second epoch on. To try this out without a card: TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the
+others do not count.
 """
 
 import argparse
