@@ -5,7 +5,8 @@
 
 Each case runs Keras's own step and the one with fused kernels, in a process of its own each: 4 steps to warm up, then
 15 that are timed, on a batch that is on the card. Then the fused one once more, capped at the bytes that its estimate
-requires (`capped`: whether five steps ran). `--profile FOLDER` also writes the kernels that took longest.
+requires (`capped`: whether five steps ran). `--profile FOLDER` also writes what took longest: kernels on the card,
+operations and functions of Python on the host.
 
     python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
 
@@ -19,8 +20,10 @@ installed; a case whose library is missing is a line with its error.
 """
 
 import argparse
+import cProfile
 import json
 import os
+import pstats
 import subprocess
 import sys
 import time
@@ -310,7 +313,7 @@ def build_gpt2(words: int, batch_size: int, device: Any, *, dropout: float) -> t
 
 
 def write_profile(file: Path, run: Any) -> None:
-    """Write the device time of three steps by kernel."""
+    """Write what three steps take by kernel on the card, and by operation and function of Python on the host."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
@@ -326,8 +329,14 @@ def write_profile(file: Path, run: Any) -> None:
         f"{total / 3e3:8.2f} ms {count / 3:6.0f} {name}"
         for name, (total, count) in sorted(kernels.items(), key=lambda item: -item[1][0])[:40]
     ]
+    lines += ["", found.key_averages().table(sort_by="self_cpu_time_total", row_limit=60, max_name_column_width=50)]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n")
+    calls = cProfile.Profile()
+    calls.runcall(run)
+    with file.with_suffix(".host.txt").open("w") as written:
+        for order in ("tottime", "cumtime"):
+            pstats.Stats(calls, stream=written).sort_stats(order).print_stats(60)
 
 
 if __name__ == "__main__":

@@ -156,9 +156,9 @@ def write_line(file: Path, line: dict[str, Any]) -> None:
         beside.rename(file)
     said = line.get("refused") or line.get("crashed")
     if said != "the process ended":
-        print(
-            f"{line['name']:32} {line.get('seconds', 0):6.1f} s  {said or format(line['peak_bytes'], ',')}", flush=True
-        )
+        peak_bytes = line.get("peak_bytes")
+        said = said or ("not counted" if peak_bytes is None else f"{peak_bytes:,}")
+        print(f"{line['name']:32} {line.get('seconds', 0):6.1f} s  {said}", flush=True)
 
 
 if __name__ == "__main__":
