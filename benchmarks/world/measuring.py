@@ -29,12 +29,17 @@ def main() -> None:
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--limit", type=int)
     arguments = parser.parse_args()
-    backend = arguments.mode.partition("-")[0]
-    os.environ["KERAS_BACKEND"] = backend
-    counter: Any = {"jax": _Jax, "torch": _Torch, "tensorflow": _TensorFlow}[backend](arguments.limit)
+    os.environ["KERAS_BACKEND"] = arguments.mode.partition("-")[0]
+    counter = make_counter(arguments.mode, arguments.limit)
     for line in sys.stdin:
         found = measured(by_name(line.strip()), arguments.mode, counter)
         print("RESULT " + json.dumps(found | {"left_bytes": _left_bytes(counter)}), flush=True)
+
+
+def make_counter(mode: str, limit_bytes: int | None) -> Any:
+    """What reads the allocator of a mode in this process, and caps it; on JAX the environment has to do that."""
+    kinds: dict[str, Any] = {"jax": _Jax, "torch": _Torch, "tensorflow": _TensorFlow}
+    return kinds[mode.partition("-")[0]](limit_bytes)
 
 
 def measured(configuration: Configuration, mode: str, counter: Any) -> dict[str, Any]:
@@ -47,7 +52,9 @@ def measured(configuration: Configuration, mode: str, counter: Any) -> dict[str,
             model.jit_compile = mode == "tensorflow-jit"
         steady = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: counter.reset() if epoch else None)
         # Not the fit of KerasHub's tasks, which prepare texts and images: these are prepared.
-        history = keras.Model.fit(model, _batches(configuration, model), epochs=2, verbose=0, callbacks=[steady])
+        history = keras.Model.fit(
+            model, make_batches(configuration, model, STEPS), epochs=2, verbose=0, callbacks=[steady]
+        )
         # JAX runs ahead, and a step that ran out of memory says so only to those who read its result.
         losses = [float(loss) for loss in history.history["loss"]]
         return {**counter.counted(), "losses": losses, "jit": bool(model.jit_compile), "versions": _versions()}
@@ -65,16 +72,17 @@ def _left_bytes(counter: Any) -> int:
     return counter.in_use_bytes()
 
 
-def _batches(configuration: Configuration, model: Any) -> Any:
+def make_batches(configuration: Configuration, model: Any, steps: int, size: int | None = None) -> Any:
+    """The same batch again and again, for an epoch of some steps; with `size`, its first samples alone."""
     import keras
 
     from world.train import batch
 
-    x, y = batch(configuration, model, configuration.batch_size)
+    x, y = keras.tree.map_structure(lambda values: values[:size], batch(configuration, model, configuration.batch_size))
 
     class Batches(keras.utils.PyDataset):
         def __len__(self) -> int:
-            return STEPS
+            return steps
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
             return x, y

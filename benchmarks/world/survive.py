@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from predict.accuracy import jax_fraction, what_went_wrong
 from world.corpus import FIRST, MODES, Configuration, by_name
 from world.estimates import read_lines, write_line
-from world.measure import RESULTS, limit_memory
+from world.measure import RESULTS
+from world.measuring import make_batches, make_counter
 
 STEPS, EPOCHS = 4, 3
 SECONDS = 150
@@ -47,7 +48,7 @@ def main() -> None:
         return
     file = arguments.out / "world_survived.jsonl"
     measured = [*read_lines(RESULTS / "world_measured.jsonl"), *read_lines(arguments.out / "world_measured.jsonl")]
-    peaks = {line["name"]: line["peak_bytes"] for line in measured if line["mode"] == arguments.mode and "peak_bytes" in line}
+    peaks = {line["name"]: line.get("peak_bytes") for line in measured if line["mode"] == arguments.mode}
     done = {line["name"] for line in read_lines(file) if line["mode"] == arguments.mode}
     started = time.monotonic()
 
@@ -57,7 +58,7 @@ def main() -> None:
         line = {"name": configuration.name, "mode": arguments.mode, "family": configuration.family}
         write_line(file, line | compare(configuration, arguments.mode, peaks[configuration.name]))
 
-    wanted = [each for each in FIRST if each.name in peaks and each.name not in done]
+    wanted = [each for each in FIRST if peaks.get(each.name) and each.name not in done]
     wanted = [
         each for each in wanted if any(word in f"{each.name} {each.family}" for word in arguments.only.split(","))
     ]
@@ -99,27 +100,17 @@ def train(configuration: Configuration, mode: str, way: str, size: int, limit_by
     import keras
 
     import fitroom
-    from world.train import batch
 
-    limit_memory(mode, limit_bytes)
+    make_counter(mode, limit_bytes or None)
     ends: list[float] = []
     try:
         model = configuration.compile(configuration.load(values=True))
         if mode.startswith("tensorflow"):
             model.jit_compile = mode == "tensorflow-jit"
-        x, y = batch(configuration, model, configuration.batch_size)
-        x, y = keras.tree.map_structure(lambda values: values[:size], (x, y))
-
-        class Batches(keras.utils.PyDataset):
-            def __len__(self) -> int:
-                return STEPS
-
-            def __getitem__(self, index: int) -> tuple[Any, Any]:
-                return x, y
-
+        batches = make_batches(configuration, model, STEPS, size)
         timer = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter()))
         fit: Any = fitroom.fit if way == "fitroom" else keras.Model.fit
-        history = fit(model, Batches(), epochs=EPOCHS, verbose=0, callbacks=[timer])
+        history = fit(model, batches, epochs=EPOCHS, verbose=0, callbacks=[timer])
         losses = [float(each) for each in history.history["loss"]]
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {what_went_wrong(str(error))}"}
