@@ -71,6 +71,11 @@ def compare(configuration: Configuration, mode: str, peak_bytes: int) -> dict[st
     limit_bytes, size = peak_bytes // 2, configuration.batch_size
     found = {"limit_bytes": limit_bytes, "peak_bytes": peak_bytes, "batch_size": size}
     found["fitroom"] = run_child(configuration, mode, "fitroom", size, limit_bytes)
+    if found["fitroom"].get("resting_bytes", 0) > limit_bytes:
+        return found | {
+            "no_room": "weights, gradients and slots take more than the cap",
+            "date": time.strftime("%Y-%m-%d"),
+        }
     while size >= 1:
         found["keras"] = run_child(configuration, mode, "keras", size, limit_bytes) | {"batch_size": size}
         if "samples_per_s" in found["keras"]:
@@ -103,26 +108,36 @@ def train(configuration: Configuration, mode: str, way: str, size: int, limit_by
 
     make_counter(mode, limit_bytes or None)
     ends: list[float] = []
+    found: dict[str, Any] = {}
     try:
         model = configuration.compile(configuration.load(values=True))
         if mode.startswith("tensorflow"):
             model.jit_compile = mode == "tensorflow-jit"
+        found["resting_bytes"] = resting_bytes(model)
         batches = make_batches(configuration, model, STEPS, size)
         timer = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter()))
         fit: Any = fitroom.fit if way == "fitroom" else keras.Model.fit
         history = fit(model, batches, epochs=EPOCHS, verbose=0, callbacks=[timer])
         losses = [float(each) for each in history.history["loss"]]
     except Exception as error:
-        return {"failed": f"{type(error).__name__}: {what_went_wrong(str(error))}"}
+        return found | {"failed": f"{type(error).__name__}: {what_went_wrong(str(error))}"}
     told = getattr(history, "fitroom", {})
-    resting = sum(each.value.nbytes for each in [*model.variables, *model.optimizer.variables])
-    return {
-        "samples_per_s": round(size * STEPS / (ends[-1] - ends[-2]), 1),
-        "loss": losses[-1],
-        "resting_bytes": resting + sum(each.value.nbytes for each in model.trainable_variables),
-        **{name: told[name] for name in ("micro_batch", "out_of_memory") if name in told},
-        **({"events": [event["message"] for event in told["events"]]} if told.get("events") else {}),
-    }
+    found |= {"samples_per_s": round(size * STEPS / (ends[-1] - ends[-2]), 1), "loss": losses[-1]}
+    found |= {name: told[name] for name in ("micro_batch", "out_of_memory") if name in told}
+    return found | {"events": [event["message"] for event in told.get("events", ())]}
+
+
+def resting_bytes(model: Any) -> int:
+    """What weights, their gradients and the optimizer's slots take, whatever the batch."""
+
+    def size_bytes(variables: Any) -> int:
+        return sum(4 * int(np.prod(each.shape)) for each in variables)
+
+    import numpy as np
+
+    trained = model.trainable_variables
+    slots = 2 if "adam" in model.optimizer.name else len(model.optimizer.variables) // max(len(trained), 1)
+    return size_bytes(model.variables) + (1 + slots) * size_bytes(trained)
 
 
 if __name__ == "__main__":

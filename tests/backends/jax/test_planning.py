@@ -13,6 +13,8 @@ from fitroom.planning.variant import Variant
 from fitroom.recipe import Recipe
 from planning_models import MIB, dense_net, residual_net
 
+pytestmark = pytest.mark.usefixtures("kernels_are_not_tried")
+
 
 def test_a_plan_is_what_the_estimate_says(tmp_path):
     model = residual_net()

@@ -79,6 +79,7 @@ def estimated(model, remat):
     return fitroom.estimate(model, 64, recipe=fitroom.Recipe(remat=remat), gpu="T4")
 
 
+@pytest.mark.usefixtures("kernels_are_not_tried")
 def test_an_estimate_says_what_remat_saves_and_fit_keeps_to_a_budget_as_it_does(tmp_path):
     model = deep()
     plain, blocks = estimated(model, None), estimated(model, "blocks")

@@ -20,7 +20,7 @@ from keras import layers
 import fitroom
 from fitroom import ModelError, Recipe
 from fitroom.backends.jax.out_of_memory import is_out_of_memory
-from fitroom.backends.jax.trace.estimate import MARGIN_SHARE
+from fitroom.backends.jax.trace.estimate import AUTOTUNING_BYTES, MARGIN_SHARE
 from fitroom.backends.jax.trace.step import training_step
 from fitroom.backends.jax.train import room, transfer
 from fitroom.backends.jax.train.programs import keep_programs
@@ -618,6 +618,13 @@ def estimate(model, micro_batch):
     return fitroom.estimate(model, 96, recipe=Recipe(micro_batch=micro_batch), gpu="T4")
 
 
+def test_a_small_step_requires_room_for_xla_to_try_its_kernels():
+    found = estimate(convolutions(), 48)
+    resting_bytes = sum(found.by_kind[kind] for kind in ("weights", "optimizer", "input"))
+    assert found.peak_bytes < resting_bytes + AUTOTUNING_BYTES <= found.required_bytes
+
+
+@pytest.mark.usefixtures("kernels_are_not_tried")
 @pytest.mark.parametrize("compiled_for_a_card", [True, False])
 def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activations(compiled_for_a_card, monkeypatch):
     if not compiled_for_a_card:
