@@ -93,10 +93,13 @@ class ForwardPass(Protocol):
 class DirectCalls(Protocol):
     """The short ways through one segment."""
 
-    ways: Sequence[DirectCall | None]
-    """For each call; None where it needs Keras."""
+    @property
+    def ways(self) -> Sequence[DirectCall | None]:
+        """For each call the short way; None where it needs Keras."""
 
-    inner_form: type[InnerForm]
+    @property
+    def inner_form(self) -> type[InnerForm]:
+        """What its short ways may hand to one another."""
 
     def begin(self) -> AbstractContextManager[ForwardPass]:
         """Begin a run of the segment; it is settled at the end of the block."""
@@ -230,7 +233,7 @@ class _RunSegment:
         held, inner_form = values.held, direct.inner_form
         with direct.begin() as forward:
             for call, way, spent in zip(self._calls, direct.ways, self._spent, strict=True):
-                output = NotImplemented
+                output: Any = NotImplemented
                 if way is not None:
                     output = way([held[place] for place in call.inputs], training, forward)
                 if output is NotImplemented:

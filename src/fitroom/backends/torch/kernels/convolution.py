@@ -82,8 +82,7 @@ def _convolve(
     """Convolve (batch, channels, ...) with a weight in PyTorch's layout."""
     rank = weight.ndim - 2
     strides = tuple(strides)
-    if isinstance(dilation, int):
-        dilation = (dilation,) * rank
+    dilation = (dilation,) * rank if isinstance(dilation, int) else tuple(dilation)
     if len(strides) < rank:  # a sequence, as an image of one row
         strides, dilation = (1, *strides), (1, *dilation)[-rank:]
     groups = x.shape[1] // weight.shape[1]

@@ -37,7 +37,7 @@ class ForwardPass:
         return self._copies[id(call)]
 
     def postpone(self, change: Callable[[Sequence[tuple[Any, ...]]], None], layer: Any, *values: Any) -> None:
-        """Have `change` called with `(layer, *values)` of several layers at once, before anybody can see the difference."""
+        """Have `change` called with `(layer, *values)` of several layers at once, before Keras looks at them."""
         waiting = self._waiting.setdefault(change, {})
         if id(layer) in waiting:  # a layer's changes come one after the other
             self.settle()

@@ -34,7 +34,7 @@ class FusedCall:
     def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
         """Compute from a tensor with channels second what `call` computes, in a ChannelsSecond or as Keras has it.
 
-        NotImplemented where `call` has to. It spares the views before and after, of which the backward pass has as many.
+        NotImplemented where `call` has to. It spares the views before and after, here and in the backward pass.
         """
         return NotImplemented
 

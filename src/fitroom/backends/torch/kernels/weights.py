@@ -17,7 +17,7 @@ Kernel = Callable[[Any], Any]
 
 
 def as_weight(kernel: Any) -> Any:
-    """View a kernel (..., inputs, outputs) as (outputs, inputs, ...); one for sequences as one for images of one row."""
+    """View a kernel (..., inputs, outputs) as (outputs, inputs, ...), one for sequences with a row before them."""
     if kernel.ndim == 3:  # cuDNN has no layout with channels last for sequences
         kernel = kernel.unsqueeze(0)
     rank = kernel.ndim - 2
@@ -47,7 +47,7 @@ class Weight:
     def in_place(self) -> Any:
         """A copy, by itself; the value where it is as it should be."""
         viewed = self.viewed
-        return viewed.to(self.dtype) if self.view is None else viewed.to(self.dtype, memory_format=_FORMATS[viewed.ndim])
+        return viewed.to(self.dtype, memory_format=self._format(viewed))
 
     @property
     def is_ready(self) -> bool:
@@ -57,8 +57,10 @@ class Weight:
     def make_room(self) -> Any:
         """An empty tensor for the copy."""
         viewed = self.viewed
-        layout = torch.contiguous_format if self.view is None else _FORMATS[viewed.ndim]
-        return torch.empty(viewed.shape, dtype=self.dtype, device=viewed.device, memory_format=layout)
+        return torch.empty(viewed.shape, dtype=self.dtype, device=viewed.device, memory_format=self._format(viewed))
+
+    def _format(self, viewed: Any) -> Any:
+        return torch.contiguous_format if self.view is None else _FORMATS[viewed.ndim]
 
 
 def copy_weights(weights: Sequence[Weight]) -> list[Any]:
@@ -68,7 +70,7 @@ def copy_weights(weights: Sequence[Weight]) -> list[Any]:
     return [weight.value if weight.is_ready else next(copies) for weight in weights]
 
 
-class _Copies(torch.autograd.Function):
+class _Copies(torch.autograd.Function):  # type: ignore[misc]
     """Copies of tensors in one function of autograd's."""
 
     @staticmethod
