@@ -54,9 +54,8 @@ class Weight:
         """Whether no copy is needed."""
         return self.view is None and self.value.dtype == self.dtype
 
-    def make_room(self) -> Any:
-        """An empty tensor for the copy."""
-        viewed = self.viewed
+    def make_room(self, viewed: Any) -> Any:
+        """An empty tensor for the copy of the value, which was viewed."""
         return torch.empty(viewed.shape, dtype=self.dtype, device=viewed.device, memory_format=self._format(viewed))
 
     def _format(self, viewed: Any) -> Any:
@@ -77,8 +76,9 @@ class _Copies(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, weights: Sequence[Weight], *values: Any) -> Any:
         ctx.set_materialize_grads(False)
         ctx.kinds = [(weight.view, weight.value.shape, weight.value.dtype) for weight in weights]
-        copies = [weight.make_room() for weight in weights]
-        torch._foreach_copy_(copies, [weight.viewed for weight in weights])
+        viewed = [weight.viewed for weight in weights]
+        copies = [weight.make_room(each) for weight, each in zip(weights, viewed, strict=True)]
+        torch._foreach_copy_(copies, viewed)
         return tuple(copies)
 
     @staticmethod
