@@ -559,6 +559,12 @@ def test_layers_with_images_cost_the_host_a_few_operations():
     assert counter.found["permute"] < 30  # two of each kernel, and those at the ends
 
 
+def test_a_frozen_weight_stays_without_a_gradient_beside_one_that_trains():
+    frozen, trained = torch.rand(3, 3, 2, 2), torch.rand(3, 3, 2, 2, requires_grad=True)
+    copies = copy_weights([Weight(value, as_weight, torch.bfloat16) for value in (frozen, trained)])
+    assert [copy.requires_grad for copy in copies] == [False, True]
+
+
 def test_gradients_of_copied_weights_can_be_differentiated():
     kernel = torch.rand(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     depthwise = torch.rand(2, 2, 3, 2, dtype=torch.float64, requires_grad=True)

@@ -64,9 +64,18 @@ class Weight:
 
 def copy_weights(weights: Sequence[Weight]) -> list[Any]:
     """Copies of all weights, through which gradients flow back; those that need no copy are returned as they are."""
-    copied = [weight for weight in weights if not weight.is_ready]
-    copies = iter(_Copies.apply(copied, *(weight.value for weight in copied)) if copied else ())
-    return [weight.value if weight.is_ready else next(copies) for weight in weights]
+    found = [weight.value for weight in weights]
+    for trains in (True, False):  # apart: the backward pass would find gradients of frozen weights, too
+        places = [
+            place
+            for place, weight in enumerate(weights)
+            if not weight.is_ready and bool(weight.value.requires_grad) is trains
+        ]
+        if places:
+            copies = _Copies.apply([weights[place] for place in places], *(found[place] for place in places))
+            for place, copy in zip(places, copies, strict=True):
+                found[place] = copy
+    return found
 
 
 class _Copies(torch.autograd.Function):  # type: ignore[misc]
