@@ -43,11 +43,15 @@ CASES: dict[str, tuple[str, str, int, int]] = {
     "lstm-bidirectional-masked": ("lstm-bidirectional-masked", "float32", 200, 64),
     "gpt2": ("gpt2", "mixed_bfloat16", 1024, 8),
     "gpt2-dropout": ("gpt2-dropout", "mixed_bfloat16", 1024, 8),
+    "xception-tensorflow-f32": ("Xception", "float32", 299, 64),
 }
 """Model, precision, pixels or words, batch."""
 
 NOT_SERVED = ("gpt2", "gpt2-dropout")
 """Cases of Keras's own step alone: no layer of theirs is served by a fused kernel."""
+
+ON_TENSORFLOW = ("xception-tensorflow-f32",)
+"""Cases of a TensorFlow step that is not jitted. `fused` is a trial of FusedBatchNormV3, which nothing else uses."""
 
 _PLAN = "plan.py"
 _IN_16_GIB = ("--model", "Xception", "--budget", "16GiB")
@@ -61,6 +65,7 @@ BESIDE: tuple[tuple[str, ...], ...] = (
 """Scripts of this folder and their arguments; plans that were made are run after them."""
 
 WARM, TIMED = 4, 15
+CHILD_SECONDS = 150
 
 SPEEDS = (
     "Xception",
@@ -89,10 +94,14 @@ def main() -> None:
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="run what the cases are compared with instead")
+    parser.add_argument("--tensorflow", default=sys.executable, metavar="PYTHON", help="the Python that has TensorFlow")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         name, kernels, limit = arguments.one.split(",")
+        if name in ON_TENSORFLOW:
+            print(json.dumps(measure_tensorflow(name, kernels)))
+            return
         print(json.dumps(measure(name, kernels, int(limit) or None, arguments.profile)))
         return
     if arguments.speeds:
@@ -105,9 +114,10 @@ def main() -> None:
         for kernels in arguments.kernels:
             if kernels == "fused" and name in NOT_SERVED:
                 continue
-            found = run_child(name, kernels, 0, arguments.profile)
+            python = arguments.tensorflow if name in ON_TENSORFLOW else sys.executable
+            found = run_child(python, name, kernels, 0, arguments.profile)
             if kernels == "fused" and not arguments.no_cap and "required_bytes" in found:
-                found["capped"] = run_child(name, kernels, found["required_bytes"], None)
+                found["capped"] = run_child(python, name, kernels, found["required_bytes"], None)
             with arguments.out.open("a") as lines:
                 lines.write(json.dumps(found) + "\n")
             print(json.dumps(found), flush=True)
@@ -128,15 +138,17 @@ def _run_script(script: str, options: list[str]) -> None:
     )
 
 
-def run_child(name: str, kernels: str, limit_bytes: int, profile: Path | None) -> dict[str, Any]:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, "--one", f"{name},{kernels},{limit_bytes}"]
+def run_child(python: str, name: str, kernels: str, limit_bytes: int, profile: Path | None) -> dict[str, Any]:
+    """Measure in a process of its own. One that fails or takes too long is a line with its error."""
+    command = [python, __file__, "--one", f"{name},{kernels},{limit_bytes}"]
     command += ["--profile", str(profile)] if profile else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS)
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError):
         return {"case": name, "kernels": kernels, "error": done.stderr[-600:]}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"case": name, "kernels": kernels, "error": str(error)[-600:]}
 
 
 def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None) -> dict[str, Any]:
@@ -192,6 +204,63 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
         "versions": {"keras": keras.__version__, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def measure_tensorflow(name: str, kernels: str) -> dict[str, Any]:
+    """Measure a case of a TensorFlow step that is not jitted in this process."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import keras
+    import tensorflow as tf
+
+    model_name, precision, size, batch_size = CASES[name]
+    keras.utils.set_random_seed(1)
+    keras.mixed_precision.set_global_policy(precision)
+    if kernels == "fused":
+        keras.layers.BatchNormalization.call = normalize_batch
+    cards = tf.config.list_physical_devices("GPU")
+    model = getattr(keras.applications, model_name)(weights=None, classes=5, input_shape=(size, size, 3))
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+    x = tf.random.uniform((batch_size, size, size, 3))
+    y = tf.random.uniform((batch_size,), maxval=5, dtype=tf.int32)
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(lambda: model.train_step((x, y)))
+
+    def run(steps: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(steps):
+            logs = step()
+        float(logs["loss"])  # waits for the card
+        return (time.perf_counter() - begin) / steps
+
+    run(WARM)
+    if cards:
+        tf.config.experimental.reset_memory_stats("GPU:0")
+    found: dict[str, Any] = {"what": "case", "case": name, "kernels": kernels, "batch_size": batch_size}
+    found["samples_per_s"] = round(batch_size / run(TIMED), 1)
+    if cards:
+        found["peak_bytes"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        found["device"] = tf.config.experimental.get_device_details(cards[0]).get("device_name")
+    return found | {
+        "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def normalize_batch(layer: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    """Compute a BatchNormalization of images in training by TensorFlow's fused operation."""
+    import tensorflow as tf
+
+    size, empty = inputs.shape[-1], tf.zeros([0])
+    scale = tf.convert_to_tensor(layer.gamma) if layer.scale else tf.ones([size])
+    offset = tf.convert_to_tensor(layer.beta) if layer.center else tf.zeros([size])
+    found = tf.raw_ops.FusedBatchNormV3(
+        x=inputs, scale=scale, offset=offset, mean=empty, variance=empty, epsilon=layer.epsilon, is_training=True
+    )
+    count = tf.cast(tf.size(inputs) // size, tf.float32)
+    variance = found.batch_variance * ((count - 1) / count)  # the biased one, as Keras keeps it
+    for average, value in ((layer.moving_mean, found.batch_mean), (layer.moving_variance, variance)):
+        average.assign(average * layer.momentum + value * (1 - layer.momentum))
+    return found.y
 
 
 def measure_speeds(out: Path) -> None:

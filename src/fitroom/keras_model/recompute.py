@@ -12,7 +12,7 @@ from typing import Any
 from fitroom.errors import ModelError
 from fitroom.keras_model.private import autocast_scope, inner_layers, override_attribute
 from fitroom.keras_model.segmented_call import (
-    DirectCall,
+    FindDirect,
     RecomputeFunction,
     SegmentedCall,
     collect_added_losses,
@@ -20,7 +20,7 @@ from fitroom.keras_model.segmented_call import (
 from fitroom.keras_model.segmented_call import SegmentVariables as SegmentVariables
 from fitroom.recipe import Remat
 from fitroom.remat.chooser import SegmentChooser
-from fitroom.remat.graph import Call, functional_of, layer_graph
+from fitroom.remat.graph import functional_of, layer_graph
 from fitroom.remat.shapes import num_bytes
 
 Step = Callable[..., Any]
@@ -39,7 +39,7 @@ class Rematerialisation:
         model: Any,
         remat: str | Remat | None,
         recompute: RecomputeFunction,
-        direct: Callable[[Call], DirectCall | None] | None = None,
+        direct: FindDirect | None = None,
     ) -> None:
         self._model, self._recompute, self._direct = model, recompute, direct
         self.remat = None if remat == "none" else remat

@@ -6,9 +6,9 @@ tensors travels along with them: masks, and the losses that layers add.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fitroom.keras_model.private import all_layers, get_mask, override_attribute, seed_generators, set_mask
 from fitroom.remat.graph import Call, LayerGraph, functional_of
@@ -71,9 +71,42 @@ OperationFunction = Callable[[Any], Callable[..., Any]]
 """Gives an operation the arguments that Keras hands from layer to layer, such as `training`."""
 
 
-DirectCall = Callable[[list[Any], Any], Any]
-"""Carries out one call of a layer, `direct(tensors, training)`, past what Keras does around it. NotImplemented where
-Keras has to."""
+class InnerForm(Protocol):
+    """What direct calls may hand to one another in place of a tensor."""
+
+    def as_tensor(self) -> Any:
+        """The tensor as Keras has it."""
+
+
+DirectCall = Callable[[list[Any], Any, Any], Any]
+"""Carries out one call of a layer, `direct(inputs, training, forward)`, past what Keras does around it. NotImplemented
+where Keras has to. Inputs and output are tensors, or the backend's `inner_form` of them."""
+
+
+class ForwardPass(Protocol):
+    """What the direct calls of one run share."""
+
+    def settle(self) -> None:
+        """Change the variables as far as the calls up to now would have: Keras is going to look at them."""
+
+
+class DirectCalls(Protocol):
+    """The short ways through one segment."""
+
+    @property
+    def ways(self) -> Sequence[DirectCall | None]:
+        """For each call the short way; None where it needs Keras."""
+
+    @property
+    def inner_form(self) -> type[InnerForm]:
+        """What its short ways may hand to one another."""
+
+    def begin(self) -> AbstractContextManager[ForwardPass]:
+        """Begin a run of the segment; it is settled at the end of the block."""
+
+
+FindDirect = Callable[[Sequence[Call]], DirectCalls]
+"""Finds the short ways through the calls of a segment."""
 
 
 def _as_it_is(operation: Any) -> Any:
@@ -84,8 +117,8 @@ def _as_it_is(operation: Any) -> Any:
 class SegmentedCall:
     """The forward pass of a Functional or Sequential model, some segments of it recomputed.
 
-    With `direct`, which finds the short way to carry out a call or None, a tensor is let go after its last use; Keras
-    keeps all of them until the end of the forward pass.
+    With `direct`, which finds short ways to carry out calls, a tensor is let go after its last use; Keras keeps all of
+    them until the end of the forward pass.
 
     >>> segmented = SegmentedCall(model, graph, segments, recompute)  # doctest: +SKIP
     >>> with segmented.installed():  # doctest: +SKIP
@@ -98,7 +131,7 @@ class SegmentedCall:
         graph: LayerGraph,
         segments: Sequence[Segment],
         recompute: RecomputeFunction,
-        direct: Callable[[Call], DirectCall | None] | None = None,
+        direct: FindDirect | None = None,
     ) -> None:
         self._model, self._functional, self._graph = model, functional_of(model), graph
         self._recompute, self._always = recompute, direct is not None
@@ -169,7 +202,7 @@ class _Values:
 class _RunSegment:
     """Runs the calls of one segment."""
 
-    def __init__(self, graph: LayerGraph, segment: Segment, direct: Callable[[Call], DirectCall | None] | None) -> None:
+    def __init__(self, graph: LayerGraph, segment: Segment, direct: FindDirect | None) -> None:
         self.segment, self._places = segment, graph.places
         self._calls = graph.calls[segment.start : segment.stop]
         self._entering = graph.entering(segment.start, segment.stop)
@@ -181,23 +214,42 @@ class _RunSegment:
         ]
         self._layers = [call.operation for call in self._calls if not call.enters]
         self._variables: SegmentVariables | None = None
-        self._direct = [None if direct is None else direct(call) for call in self._calls]
+        self._direct = None if direct is None else direct(self._calls)
         self._spent = [
             () if direct is None else _spent_by(graph, number) for number in range(segment.start, segment.stop)
         ]
 
     def run(self, values: _Values, operation_fn: OperationFunction, training: Any) -> None:
         """Run call after call, as Keras does, or by a short way."""
-        held = values.held
-        for call, direct, spent in zip(self._calls, self._direct, self._spent, strict=True):
-            output = NotImplemented if direct is None else direct([held[place] for place in call.inputs], training)
-            if output is NotImplemented:
-                held.update(zip(call.outputs, _outputs_of(call, values, operation_fn), strict=True))
-            else:
-                held[call.outputs[0]] = output
-            output = None
-            for place in spent:
-                held.pop(place, None)
+        if self._direct is None:
+            for call in self._calls:
+                values.held.update(zip(call.outputs, _outputs_of(call, values, operation_fn), strict=True))
+        else:
+            self._run_directly(self._direct, values, operation_fn, training)
+
+    def _run_directly(
+        self, direct: DirectCalls, values: _Values, operation_fn: OperationFunction, training: Any
+    ) -> None:
+        held, inner_form = values.held, direct.inner_form
+        with direct.begin() as forward:
+            for call, way, spent in zip(self._calls, direct.ways, self._spent, strict=True):
+                output: Any = NotImplemented
+                if way is not None:
+                    output = way([held[place] for place in call.inputs], training, forward)
+                if output is NotImplemented:
+                    forward.settle()
+                    for place in call.inputs:
+                        if isinstance(held[place], inner_form):
+                            held[place] = held[place].as_tensor()
+                    held.update(zip(call.outputs, _outputs_of(call, values, operation_fn), strict=True))
+                else:
+                    held[call.outputs[0]] = output
+                output = None
+                for place in spent:
+                    held.pop(place, None)
+        for place, value in held.items():
+            if isinstance(value, inner_form):
+                held[place] = value.as_tensor()
 
     def run_recomputed(self, values: _Values, operation_fn: OperationFunction, recompute: RecomputeFunction) -> None:
         """Run the segment as a whole that the backward pass recomputes."""

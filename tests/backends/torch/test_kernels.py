@@ -1,6 +1,7 @@
 """Fused kernels compute what Keras computes, up to rounding, and leave the model as it was."""
 
 import threading
+from collections import Counter
 from contextlib import nullcontext
 
 import keras
@@ -10,6 +11,7 @@ import torch
 
 import fitroom
 from fitroom.backends.torch.kernels.serve import FusedKernels, find_served
+from fitroom.backends.torch.kernels.weights import Weight, as_depthwise_weight, as_weight, copy_weights
 from fitroom.backends.torch.train.stepper import TorchStepper
 from fitroom.batch import Batch
 
@@ -500,3 +502,78 @@ def test_a_thread_that_predicts_meanwhile_changes_no_step_and_leaves_nothing():
         ends.append([keras.ops.convert_to_numpy(variable) for variable in model.variables])
     for one, other in zip(*ends, strict=True):
         np.testing.assert_array_equal(other, one)
+
+
+def _images_through_all_kinds():
+    """A model in which images meet layers of every kind: served, plain, Keras's, one called twice, one frozen."""
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((9, 8, 3))
+    x = layers.Conv2D(4, 3, activation="gelu")(layers.ZeroPadding2D(((1, 0), (2, 1)))(inputs))
+    twice = layers.BatchNormalization(momentum=0.5)
+    x = layers.Concatenate()([twice(x), twice(layers.ReLU(max_value=6.0)(x))])
+    frozen = layers.BatchNormalization()
+    frozen.trainable = False
+    gate = layers.Conv2D(8, 1, activation="sigmoid")(layers.GlobalAveragePooling2D(keepdims=True)(x))
+    x = layers.Add()([layers.Multiply()([frozen(x), gate]), layers.Conv2DTranspose(8, 3, padding="same")(x)])
+    x = layers.DepthwiseConv2D(3, depth_multiplier=2)(layers.LeakyReLU()(layers.AveragePooling2D(2)(x)))
+    outputs = layers.Dense(2, dtype="float32")(layers.Flatten()(x))
+    model = keras.Model(inputs, outputs)
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+def test_images_that_pass_from_layer_to_layer_end_as_with_keras():
+    x = np.random.default_rng(4).normal(2, 1, (6, 9, 8, 3)).astype("float32")
+    found = [_variables_after_steps(_images_through_all_kinds, x, kernels)[1] for kernels in (None, "fused")]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=2e-5)
+
+
+class _Counter(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts operations by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.found[function.overloadpacket.__name__] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_layers_with_images_cost_the_host_a_few_operations():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    outputs = inputs = keras.Input((8, 8, 4))
+    for _ in range(10):
+        outputs = layers.Activation("relu")(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(outputs)))
+    model = keras.Model(inputs, layers.Dense(2, dtype="float32")(layers.Flatten()(outputs)))
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    x, y = np.ones((2, 8, 8, 4), "float32"), np.ones((2, 2), "float32")
+    stepper = TorchStepper(model, kernels="fused")
+    stepper.train(Batch(x=x, y=y), 2)
+    with _Counter() as counter:
+        stepper.train(Batch(x=x, y=y), 2)
+    assert counter.found["native_batch_norm"] == 10
+    assert counter.found["_to_copy"] < 10  # weights are not copied one by one, forward and backward
+    assert counter.found["_foreach_lerp_"] == 1
+    assert counter.found["permute"] < 30  # two of each kernel, and those at the ends
+
+
+def test_a_frozen_weight_stays_without_a_gradient_beside_one_that_trains():
+    frozen, trained = torch.rand(3, 3, 2, 2), torch.rand(3, 3, 2, 2, requires_grad=True)
+    copies = copy_weights([Weight(value, as_weight, torch.bfloat16) for value in (frozen, trained)])
+    assert [copy.requires_grad for copy in copies] == [False, True]
+
+
+def test_gradients_of_copied_weights_can_be_differentiated():
+    kernel = torch.rand(2, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    depthwise = torch.rand(2, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    bias = torch.rand(4, dtype=torch.float64, requires_grad=True)
+
+    def squares(*values):
+        views = (as_weight, as_depthwise_weight, None)
+        weights = [Weight(value, view, torch.float64) for value, view in zip(values, views, strict=True)]
+        return tuple(copy**2 for copy in copy_weights(weights))
+
+    assert torch.autograd.gradgradcheck(squares, (kernel, depthwise, bias))
+    assert torch.autograd.gradcheck(squares, (kernel, depthwise, bias))

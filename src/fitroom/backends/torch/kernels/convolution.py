@@ -5,16 +5,18 @@ it lies. Here it is viewed, and the kernel is brought into layout and precision 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import torch
 
+from fitroom.backends.torch.kernels.elementwise import activate
+from fitroom.backends.torch.kernels.forward_pass import ForwardPass
 from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served, value_of
 from fitroom.backends.torch.kernels.layouts import channels_last, channels_second, flat_padding, same_padding
+from fitroom.backends.torch.kernels.weights import Kernel, Weight, as_depthwise_weight, as_weight
 
 _CONVOLVE = {2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
-_FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 class FusedConvolution(FusedCall):
@@ -27,63 +29,71 @@ class FusedConvolution(FusedCall):
         """Why a layer is left to Keras, or None where it is served."""
         return None if layer.data_format == "channels_last" else "channels first"
 
+    kernels: ClassVar[tuple[tuple[str, Kernel], ...]] = (("kernel", as_weight),)
+    """The names of the layer's kernels, and how PyTorch's functions see each of them."""
+
     def __call__(self, inputs: Any) -> Any:
         """Compute the outputs."""
         layer = self._layer
         if not is_served(inputs):
             return self._keras_call(inputs)
         x = channels_second(inputs if layer.rank > 1 else inputs.unsqueeze(1))
-        x = self._convolve(x, None if layer.bias is None else value_of(layer.bias).to(x.dtype))
+        x = self._convolve(x, *(given.in_place() for given in self.weights(x.dtype)))
         outputs = channels_last(x) if layer.rank > 1 else channels_last(x).squeeze(1)
         return outputs if layer.activation is None else layer.activation(outputs)
 
-    def _convolve(self, x: Any, bias: Any) -> Any:
+    def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
+        """Compute the outputs, with the copies of weights that the whole forward pass makes at once."""
+        if x.ndim != self._layer.rank + 2 or not is_served(x):
+            return NotImplemented
+        return activate(self._layer.activation, self._convolve(x, *forward.weights_of(self)))
+
+    def weights(self, dtype: Any) -> list[Weight]:
+        """The kernels and the bias, as they are to be copied into a precision."""
         layer = self._layer
-        return _convolve(x, value_of(layer.kernel), bias, layer.strides, layer.padding, layer.dilation_rate)
+        weights = [Weight(value_of(getattr(layer, name)), view, dtype) for name, view in self.kernels]
+        return weights if layer.bias is None else [*weights, Weight(value_of(layer.bias), None, dtype)]
+
+    def _convolve(self, x: Any, kernel: Any, bias: Any = None) -> Any:
+        layer = self._layer
+        return _convolve(x, kernel, bias, layer.strides, layer.padding, layer.dilation_rate)
 
 
 class FusedDepthwiseConvolution(FusedConvolution):
     """`call` of a DepthwiseConv layer."""
 
-    def _convolve(self, x: Any, bias: Any) -> Any:
-        layer = self._layer
-        kernel = _apart(value_of(layer.kernel))
-        return _convolve(x, kernel, bias, layer.strides, layer.padding, layer.dilation_rate)
+    kernels = (("kernel", as_depthwise_weight),)
 
 
 class FusedSeparableConvolution(FusedConvolution):
     """`call` of a SeparableConv layer."""
 
-    def _convolve(self, x: Any, bias: Any) -> Any:
+    kernels = (("depthwise_kernel", as_depthwise_weight), ("pointwise_kernel", as_weight))
+
+    def _convolve(self, x: Any, depthwise: Any, pointwise: Any, bias: Any = None) -> Any:  # type: ignore[override]
         layer = self._layer
-        kernel = _apart(value_of(layer.depthwise_kernel))
-        x = _convolve(x, kernel, None, layer.strides, layer.padding, layer.dilation_rate)
-        ones = (1,) * layer.rank
-        return _convolve(x, value_of(layer.pointwise_kernel), bias, ones, "valid", ones)
-
-
-def _apart(kernel: Any) -> Any:
-    """A kernel of shape (..., channels, multiplier) as one with a group for each channel."""
-    return kernel.reshape(*kernel.shape[:-2], 1, -1)
+        x = _convolve(x, depthwise, None, layer.strides, layer.padding, layer.dilation_rate)
+        return _convolve(x, pointwise, bias, (1,) * layer.rank, "valid", 1)
 
 
 def _convolve(
-    x: Any, kernel: Any, bias: Any, strides: Sequence[int], padding: str, dilation: Sequence[int] | int
+    x: Any, weight: Any, bias: Any, strides: Sequence[int], padding: str, dilation: Sequence[int] | int
 ) -> Any:
-    """Convolve (batch, channels, ...) with a kernel in Keras's layout."""
-    rank = kernel.ndim - 2
+    """Convolve (batch, channels, ...) with a weight in PyTorch's layout."""
+    rank = weight.ndim - 2
     strides = tuple(strides)
     dilation = (dilation,) * rank if isinstance(dilation, int) else tuple(dilation)
-    if rank == 1:  # as an image of one row: cuDNN has no layout with channels last for sequences
-        kernel, strides, dilation, rank = kernel.unsqueeze(0), (1, *strides), (1, *dilation), 2
-    groups = x.shape[1] // kernel.shape[-2]
-    sizes = [reach * (length - 1) + 1 for length, reach in zip(kernel.shape[:rank], dilation, strict=True)]
+    if len(strides) < rank:  # a sequence, as an image of one row
+        strides, dilation = (1, *strides), (1, *dilation)[-rank:]
+    groups = x.shape[1] // weight.shape[1]
+    if padding == "valid":
+        return _CONVOLVE[rank](x, weight, bias, strides, 0, dilation, groups)
+    sizes = [reach * (length - 1) + 1 for length, reach in zip(weight.shape[2:], dilation, strict=True)]
     pairs = same_padding(x.shape[2:], sizes, strides) if padding == "same" else [(0, 0)] * rank
     if padding == "causal":
         pairs[-1] = (sizes[-1] - 1, 0)
     if any(before != after for before, after in pairs):
         x, pairs = torch.nn.functional.pad(x, flat_padding(pairs)), [(0, 0)] * rank
-    weight = kernel.permute(rank + 1, rank, *range(rank)).to(x.dtype, memory_format=_FORMATS[rank])
     return _CONVOLVE[rank](x, weight, bias, strides, [before for before, _ in pairs], dilation, groups)
 
 

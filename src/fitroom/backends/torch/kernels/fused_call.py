@@ -6,6 +6,8 @@ import keras
 import torch
 from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope  # no public name tells it
 
+from fitroom.backends.torch.kernels.forward_pass import ForwardPass
+
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 """The types that fused operations compute in on a card."""
 
@@ -28,6 +30,13 @@ class FusedCall:
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Compute the layer's outputs, as its `call` does."""
         raise NotImplementedError
+
+    def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
+        """Compute from a tensor with channels second what `call` computes, in a ChannelsSecond or as Keras has it.
+
+        NotImplemented where `call` has to. It spares the views before and after, here and in the backward pass.
+        """
+        return NotImplemented
 
 
 def is_served(inputs: Any) -> bool:

@@ -9,6 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 
+class ChannelsSecond:
+    """A tensor of images or volumes as PyTorch's functions take it, between two layers that both do."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def as_tensor(self) -> Any:
+        """The tensor as Keras has it."""
+        return channels_last(self.tensor)
+
+
 def channels_second(tensor: Any) -> Any:
     """View a tensor with channels last as one with channels second."""
     last = tensor.ndim - 1

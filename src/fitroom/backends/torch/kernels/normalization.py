@@ -4,14 +4,16 @@ Keras composes them of some ten float32 operations, each of which keeps a tensor
 operations keep the input alone, in its own precision, and sum in float32 all the same.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # no public name tells it
 
+from fitroom.backends.torch.kernels.forward_pass import ForwardPass
 from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served, value_of
-from fitroom.backends.torch.kernels.layouts import channels_last, channels_second
+from fitroom.backends.torch.kernels.layouts import ChannelsSecond, channels_last, channels_second
 
 
 class FusedBatchNormalization(FusedCall):
@@ -34,15 +36,30 @@ class FusedBatchNormalization(FusedCall):
         x, view_back = _channels_at_1(inputs, layer.axis)
         if _is_on_host(x):
             x = x.contiguous()  # the CPU's kernel for channels last sums less exactly than Keras does
-        scale, offset = _scale_and_offset(layer, x, torch.float32)
-        if not (training and layer.trainable):
-            mean, variance = _averages(layer)
-            return view_back(torch.native_batch_norm(x, scale, offset, mean, variance, False, 0.0, layer.epsilon)[0])
-        outputs, mean, inverse = torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
-        with torch.no_grad():
-            # The variance is the biased one, as Keras keeps it; PyTorch's own moving variance would be the unbiased.
-            _move_averages(layer, mean.float(), inverse.float().pow(-2).sub_(layer.epsilon))
+        outputs, *statistics = self._normalize(x, training)
+        if statistics:
+            _move_averages([(layer, *statistics)])
         return view_back(outputs)
+
+    def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
+        """Compute the outputs; the averages of all layers are moved at once."""
+        layer = self._layer
+        if x.ndim not in (4, 5) or layer.axis not in (-1, x.ndim - 1) or not is_served(x):
+            return NotImplemented
+        if not (training and layer.trainable):
+            forward.settle()
+        outputs, *statistics = self._normalize(x.contiguous() if _is_on_host(x) else x, training)
+        if statistics:
+            forward.postpone(_move_averages, layer, *statistics)
+        return ChannelsSecond(outputs)
+
+    def _normalize(self, x: Any, training: Any) -> Any:
+        """The outputs, and where the averages move the mean and the inverse deviation of the batch."""
+        layer = self._layer
+        scale, offset = _scale_and_offset(layer, x, torch.float32)
+        if training and layer.trainable:
+            return torch.native_batch_norm(x, scale, offset, None, None, True, 0.0, layer.epsilon)
+        return torch.native_batch_norm(x, scale, offset, *_averages(layer), False, 0.0, layer.epsilon)[:1]
 
 
 def _is_on_host(x: Any) -> bool:
@@ -91,13 +108,26 @@ def _unchanged(outputs: Any) -> Any:
     return outputs
 
 
-def _move_averages(layer: Any, mean: Any, variance: Any) -> None:
-    """Move the layer's averages towards the statistics of a batch."""
-    averages, weight = (layer.moving_mean, layer.moving_variance), 1 - layer.momentum
+def _move_averages(found: Sequence[tuple[Any, Any, Any]]) -> None:
+    """Move averages towards the statistics of a batch: layers, each with its batch's mean and inverse deviation."""
+    alike: dict[tuple[float, float], list[tuple[Any, Any, Any]]] = {}
+    for each in found:
+        alike.setdefault((each[0].epsilon, each[0].momentum), []).append(each)
+    with torch.no_grad():
+        for (epsilon, momentum), group in alike.items():
+            layers, means, inverses = zip(*group, strict=True)
+            # The variance is the biased one, as Keras keeps it; PyTorch's own moving variance would be the unbiased.
+            variances = torch._foreach_pow([each.float() for each in inverses], -2)
+            torch._foreach_sub_(variances, epsilon)
+            averages = [*(layer.moving_mean for layer in layers), *(layer.moving_variance for layer in layers)]
+            _move(averages, [*(mean.float() for mean in means), *variances], 1 - momentum)
+
+
+def _move(averages: Sequence[Any], values: Sequence[Any], weight: float) -> None:
     if not in_stateless_scope() and all(average._value.dtype == torch.float32 for average in averages):
-        torch._foreach_lerp_([average._value for average in averages], [mean, variance], weight)
+        torch._foreach_lerp_([average._value for average in averages], values, weight)
         return
-    for average, value in zip(averages, (mean, variance), strict=True):  # a scope holds changes back
+    for average, value in zip(averages, values, strict=True):  # a scope holds changes back
         average.assign(torch.lerp(value_of(average).float(), value, weight))
 
 

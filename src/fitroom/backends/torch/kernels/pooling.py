@@ -5,8 +5,15 @@ from typing import Any
 import keras
 import torch
 
+from fitroom.backends.torch.kernels.forward_pass import ForwardPass
 from fitroom.backends.torch.kernels.fused_call import FusedCall, is_served
-from fitroom.backends.torch.kernels.layouts import channels_last, channels_second, flat_padding, same_padding
+from fitroom.backends.torch.kernels.layouts import (
+    ChannelsSecond,
+    channels_last,
+    channels_second,
+    flat_padding,
+    same_padding,
+)
 
 _functional = torch.nn.functional
 _MAX = {2: _functional.max_pool2d, 3: _functional.max_pool3d}
@@ -32,13 +39,22 @@ class FusedPooling(FusedCall):
         sizes, strides = list(layer.pool_size), list(layer.strides)
         if rank == 1:  # as an image of one row
             sizes, strides = [1, *sizes], [1, *strides]
-        x = channels_second(inputs.unsqueeze(1) if rank == 1 else inputs)
-        pairs = same_padding(x.shape[2:], sizes, strides) if layer.padding == "same" else [(0, 0)] * len(sizes)
-        pool = _pool_max if layer.pool_mode == "max" else _pool_average
-        pooled = pool(x, sizes, strides, pairs)
+        pooled = self._pool(channels_second(inputs.unsqueeze(1) if rank == 1 else inputs), sizes, strides)
         if pooled is None:
             return self._keras_call(inputs)
         return channels_last(pooled).squeeze(1) if rank == 1 else channels_last(pooled)
+
+    def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
+        """Compute the outputs."""
+        layer = self._layer
+        pooled = self._pool(x, list(layer.pool_size), list(layer.strides)) if is_served(x) else None
+        return NotImplemented if pooled is None else ChannelsSecond(pooled)
+
+    def _pool(self, x: Any, sizes: list[int], strides: list[int]) -> Any:
+        layer = self._layer
+        pairs = same_padding(x.shape[2:], sizes, strides) if layer.padding == "same" else [(0, 0)] * len(sizes)
+        pool = _pool_max if layer.pool_mode == "max" else _pool_average
+        return pool(x, sizes, strides, pairs)
 
 
 def _pool_max(x: Any, sizes: list[int], strides: list[int], pairs: list[tuple[int, int]]) -> Any:

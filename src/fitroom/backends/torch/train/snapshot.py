@@ -11,7 +11,7 @@ class Snapshot:
     """Copies of some tensors, which can be restored in place."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self.tensors = [tensor.detach() for tensor in tensors]
+        self.tensors = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
         self.copies = _copy(self.tensors)
 
     def restore(self) -> None:
