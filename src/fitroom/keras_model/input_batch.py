@@ -9,7 +9,6 @@ from fitroom.input_sizes import InputShape, describe_open, fill_in, known_sizes
 from fitroom.keras_model.private import all_layers
 from fitroom.recipe import Recipe
 
-
 ASSUMED_BOXES = 32
 """An image, where a loss takes bounding boxes: how many there are shows in the data alone."""
 

@@ -173,7 +173,7 @@ def _compile_for_tracing(
 
 
 def compile_by_default(model: Any) -> None:
-    """Compile a model as an estimate assumes it: as its class would by itself, or with Adam and a loss that suits it."""
+    """Compile a model as an estimate assumes it: as its class does by itself, or with Adam and a loss that suits."""
     if not _compile_by_defaults_of_class(model):
         model.compile(DEFAULT_OPTIMIZER, default_loss(model))
 
