@@ -56,7 +56,7 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
         return made
 
     def may_turn_const(self, t: Any) -> bool:
-        """Whether a tensor made of numbers keeps them: lists too, such as the sizes that a tensor is split into."""
+        """Whether a tensor made of numbers keeps them: lists too, such as the places at which a tensor is split."""
         return (
             t.numel() <= _MOST_NUMBERS
             and t.layout == torch.strided
@@ -65,7 +65,8 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
         )
 
     def _is_held_by_layer(self, value: Any) -> bool:
-        return _is_real(value) or id(value) in self._of_numbers
+        has_values = isinstance(value, FakeTensor) and value.constant is not None  # it was computed from numbers
+        return has_values or _is_real(value) or id(value) in self._of_numbers
 
     def _on_the_card(self, value: Any) -> Any:
         """The tensor on the card that stands for one that a layer holds elsewhere; other values as they are."""
