@@ -47,6 +47,9 @@ class Configuration:
     precision: str = "float32"
     optimizer: str | None = None
     loss: str | None = None
+    with_boxes: bool = False
+    """Whether it learns from bounding boxes."""
+
     input_shape: Any = None
     """Of one sample, where neither of the two says it."""
 
@@ -74,10 +77,12 @@ class Configuration:
 
     def compile(self, model: Any) -> Any:
         """The model compiled as `fitroom estimate` would assume, unless it is compiled already."""
-        from fitroom.keras_model.prepared import DEFAULT_OPTIMIZER, default_loss
+        from fitroom.keras_model.prepared import DEFAULT_OPTIMIZER, compile_by_default, default_loss
 
-        if not model.compiled or self.optimizer or self.loss:
+        if self.optimizer or self.loss:
             model.compile(self.optimizer or DEFAULT_OPTIMIZER, self.loss or default_loss(model))
+        elif not model.compiled:
+            compile_by_default(model)
         return model
 
 
@@ -330,7 +335,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
             "bounding_box_format": "xywh",
         },
         8,
-        {},
+        {"with_boxes": True},
     ),
     (
         "detection",
@@ -356,7 +361,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
                 image_encoder=_of("ResNetBackbone", **_RESNET, image_shape=[128, 128, 3]),
                 spatial_pyramid_pooling_key="P5",
                 low_level_feature_key="P2",
-                upsampling_size=[8, 8],
+                upsampling_size=8,
                 dilation_rates=[6, 12, 18],
                 image_shape=[128, 128, 3],
             ),
@@ -386,11 +391,10 @@ _HUB: tuple[tuple[Any, ...], ...] = (
                 image_encoder=_of(
                     "ResNetBackbone",
                     **_RESNET | {"stackwise_num_filters": [64, 128, 256, 512]},
-                    image_shape=[96, 96, 3],
                 ),
                 num_classes=1,
                 image_shape=[96, 96, 3],
-                projection_filters=16,
+                projection_filters=64,
             ),
         },
         4,
@@ -492,6 +496,7 @@ _HUB: tuple[tuple[Any, ...], ...] = (
             "stackwise_strides": [1, 2, 2],
             "stackwise_num_filters": [32, 64, 128],
             "block_type": "dark_block",
+            "stage_type": "dark",
         },
         32,
         {"image_size": 96},

@@ -155,7 +155,8 @@ def batch(configuration: Configuration, model: Any, size: int = CPU_BATCH) -> tu
     with symbolic_calls(), known_sizes(configuration.input_shape, image_size=image_size, sequence_length=length):
         x = input_specs(model, size, Recipe(image_size=image_size))
         candidates = [y for y in target_specs(model, x) if y is not None]
-    return keras.tree.map_structure(values, x), keras.tree.map_structure(values, candidates[0])
+    y = candidates[-1 if configuration.with_boxes else 0]
+    return keras.tree.map_structure(values, x), keras.tree.map_structure(values, y)
 
 
 def _show(debug: bool) -> None:

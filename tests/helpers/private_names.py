@@ -306,6 +306,12 @@ PRIVATE_NAMES = [
         "_should_skip_dynamo",
         backends=_TORCH,
     ),
+    *_names(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        "no estimates on PyTorch of models that split tensors at given places",
+        *("may_turn_const", "is_our_fake"),
+        backends=_TORCH,
+    ),
     *_names("torch.utils", "no estimates on PyTorch", "_pytree", backends=_TORCH),
     *_names("torch.utils._pytree", "no estimates on PyTorch", "tree_iter", "tree_map", backends=_TORCH),
     *_names("torch.utils._python_dispatch", "no estimates on PyTorch", "TorchDispatchMode", backends=_TORCH),

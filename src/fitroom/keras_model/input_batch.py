@@ -9,6 +9,9 @@ from fitroom.input_sizes import InputShape, describe_open, fill_in, known_sizes
 from fitroom.keras_model.private import all_layers
 from fitroom.recipe import Recipe
 
+ASSUMED_BOXES = 32
+"""An image, where a loss takes bounding boxes: how many there are shows in the data alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
@@ -73,8 +76,18 @@ def target_specs(model: Any, x: Any) -> tuple[Any, ...]:
         for loss, numbers, like in zip(_losses(model, outputs), class_numbers, like_outputs, strict=True)
     ]
     candidates = [keras.tree.pack_sequence_as(outputs, specs) for specs in (first, like_outputs, class_numbers)]
+    if type(model).compute_loss is not keras.Model.compute_loss:
+        candidates.append(_bounding_boxes(batch_size))
     # Without a compiled loss the model's own step or layers make one of the inputs, as in a variational autoencoder.
     return tuple(candidates if model.loss is not None else [None, *candidates])
+
+
+def _bounding_boxes(batch_size: int) -> dict[str, TensorSpec]:
+    """What a detector learns from, in the form of `keras.utils.bounding_boxes`."""
+    return {
+        "boxes": TensorSpec(shape=(batch_size, ASSUMED_BOXES, 4), dtype="float32"),
+        "labels": TensorSpec(shape=(batch_size, ASSUMED_BOXES), dtype="float32"),
+    }
 
 
 def _inputs(model: Any) -> Any:

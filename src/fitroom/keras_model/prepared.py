@@ -5,6 +5,7 @@ needs beyond that (an optimizer with slots, a compile where there was none) is b
 takes no memory: variables are made without values.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -139,11 +140,12 @@ def _compile_for_tracing(
 ) -> tuple[str, ...]:
     """Compile the model with an optimizer of its own class whose slots have no values, and a loss if it has none."""
     compiled = model.compiled and model.optimizer is not None
-    arguments = compile_arguments(model) if compiled else {"loss": default_loss(model)}
+    has_defaults = compiled or _compile_by_defaults_of_class(model)
+    arguments = compile_arguments(model) if has_defaults else {"loss": default_loss(model)}
     if request.loss is not None:
         arguments |= {"loss": request.loss, "loss_weights": None}
     wanted = request.optimizer or request.recipe.optimizer
-    optimizer = _unbuilt_copy(wanted or (model.optimizer if compiled else DEFAULT_OPTIMIZER))
+    optimizer = _unbuilt_copy(wanted or (model.optimizer if has_defaults else DEFAULT_OPTIMIZER))
     if (request.recipe.keras_accumulation or 1) > 1:
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         inner.gradient_accumulation_steps = request.recipe.keras_accumulation
@@ -168,6 +170,21 @@ def _compile_for_tracing(
         return ()
     names = f"{type(optimizer).__name__} and {name_of(arguments['loss'])}"
     return (f"Not compiled by you: estimated with {names}.",)
+
+
+def compile_by_default(model: Any) -> None:
+    """Compile a model as an estimate assumes it: as its class does by itself, or with Adam and a loss that suits."""
+    if not _compile_by_defaults_of_class(model):
+        model.compile(DEFAULT_OPTIMIZER, default_loss(model))
+
+
+def _compile_by_defaults_of_class(model: Any) -> bool:
+    """Compile it where its class has a `compile` of its own with a default loss, as classes of KerasHub have."""
+    parameter = inspect.signature(type(model).compile).parameters.get("loss")
+    if parameter is None or parameter.default in (None, inspect.Parameter.empty):
+        return False
+    model.compile()
+    return True
 
 
 def _unbuilt_copy(optimizer: Any) -> Any:

@@ -16,7 +16,8 @@ from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.estimate import step_program
 from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output, program_of
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation, program_of
 from fitroom.backends.tensorflow.trace.graph.replay import RecordedProcess, ReplayedStep, Span, replay
 from fitroom.backends.tensorflow.trace.graph.required import lost_bytes, required_bytes
 from fitroom.backends.tensorflow.trace.graph.residents import residents_of

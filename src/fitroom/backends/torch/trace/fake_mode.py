@@ -13,6 +13,9 @@ DEVICE = "cpu:0"
 """Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
 PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
 
+_MOST_NUMBERS = 64
+"""PyTorch itself keeps the value of single numbers alone."""
+
 
 @contextmanager
 def silence_fake_tensor_log() -> Iterator[None]:
@@ -52,8 +55,18 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
             self._of_numbers[id(made)] = made
         return made
 
+    def may_turn_const(self, t: Any) -> bool:
+        """Whether a tensor made of numbers keeps them: lists too, such as the places at which a tensor is split."""
+        return (
+            t.numel() <= _MOST_NUMBERS
+            and t.layout == torch.strided
+            and t.device.type != "meta"
+            and not self.is_our_fake(t)
+        )
+
     def _is_held_by_layer(self, value: Any) -> bool:
-        return _is_real(value) or id(value) in self._of_numbers
+        has_values = isinstance(value, FakeTensor) and value.constant is not None  # it was computed from numbers
+        return has_values or _is_real(value) or id(value) in self._of_numbers
 
     def _on_the_card(self, value: Any) -> Any:
         """The tensor on the card that stands for one that a layer holds elsewhere; other values as they are."""

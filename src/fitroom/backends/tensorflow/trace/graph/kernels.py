@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.trace.graph.memory_rules import RECEIVE, SHARING, inputs_to_reuse, on_card
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation
 from fitroom.backends.tensorflow.trace.graph.running_values import complete_shape, compute_number, constant_number
 from fitroom.backends.tensorflow.trace.graph.tensor_lists import LIST_KERNELS
 from fitroom.backends.tensorflow.trace.graph.values import Held, Holdings, Value

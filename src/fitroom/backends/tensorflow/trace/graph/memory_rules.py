@@ -6,7 +6,8 @@ the operations.
 
 import tensorflow as tf
 
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation
 
 SEND, RECEIVE = "_HostSend", "_Recv"
 """The two halves of a copy from host to card: what is sent is still with the host."""

@@ -1,39 +1,15 @@
 """The operations of an optimised graph with the sizes of what they make, ready to be replayed."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.grappler import item as grappler_item  # no public name leads to Grappler
 
-_REFERENCES = (tf.resource, tf.variant)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What an operation makes: None for a dimension that only the running step knows."""
-
-    shape: tuple[int | None, ...] | None
-    dtype: Any
-
-    # Asked for each time that the operation runs, and TensorFlow's types are slow to compare: found once.
-    num_elements: int | None = field(init=False, repr=False, compare=False)
-    """None where the shape is not known."""
-
-    size_bytes: int = field(init=False, repr=False, compare=False)
-    """0 for references, and where the shape is not known."""
-
-    is_int32: bool = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        number = None if self.shape is None or None in self.shape else math.prod(self.shape)  # type: ignore[arg-type]
-        has_size = self.dtype not in _REFERENCES and self.dtype != tf.string
-        object.__setattr__(self, "num_elements", number)
-        object.__setattr__(self, "size_bytes", (number or 0) * int(self.dtype.size) if has_size else 0)
-        object.__setattr__(self, "is_int32", self.dtype == tf.int32)
+from fitroom.backends.tensorflow.trace.graph.output import Output, shape_of
+from fitroom.backends.tensorflow.trace.graph.shapes import complete_shapes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +53,11 @@ def program_of(graph_def: Any) -> Program:
     names = {node.name: index for index, node in enumerate(graph_def.node)}
     by_name = {operation.name: operation for operation in graph.get_operations()}
     outputs_of = {
-        name: tuple(Output(_shape(tensor), tensor.dtype) for tensor in operation.outputs)
+        name: tuple(Output(shape_of(tensor), tensor.dtype) for tensor in operation.outputs)
         for name, operation in by_name.items()
     }
     if _num_unknown(outputs_of):
-        outputs_of = _through_loops(graph_def, outputs_of)
+        outputs_of = complete_shapes(graph, _through_loops(graph_def, outputs_of))
     operations = []
     for index, node in enumerate(graph_def.node):
         made = by_name[node.name]
@@ -100,11 +76,7 @@ def program_of(graph_def: Any) -> Program:
 
 
 def _num_unknown(outputs_of: Mapping[str, tuple[Output, ...]]) -> int:
-    return sum(
-        each.dtype not in _REFERENCES and each.num_elements is None
-        for outputs in outputs_of.values()
-        for each in outputs
-    )
+    return sum(each.is_open for outputs in outputs_of.values() for each in outputs)
 
 
 def _through_loops(graph_def: Any, outputs_of: Mapping[str, tuple[Output, ...]]) -> dict[str, tuple[Output, ...]]:
@@ -127,10 +99,6 @@ def _through_loops(graph_def: Any, outputs_of: Mapping[str, tuple[Output, ...]])
 
 def _shape_of_proto(proto: Any) -> tuple[int | None, ...] | None:
     return None if proto.unknown_rank else tuple(None if each.size < 0 else each.size for each in proto.dim)
-
-
-def _shape(tensor: Any) -> tuple[int | None, ...] | None:
-    return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
 
 
 def _without_devices(graph_def: Any) -> Any:

@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.trace.graph.memory_rules import inputs_to_reuse
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation
 from fitroom.backends.tensorflow.trace.graph.values import Value
 
 _MOST_ELEMENTS = 64

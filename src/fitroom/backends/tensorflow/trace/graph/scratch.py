@@ -4,20 +4,26 @@ TensorFlow's own part is in its kernels: copies of the filter in the layout cuDN
 gradient that is written beside its output and then takes its place. cuDNN's part depends on the algorithm that wins
 when TensorFlow times them; the rules below say which won on an H200 (cuDNN 9.3). They come down to this: a float32
 convolution in the layout NCHW is computed on copies in NHWC, as matrix units want them, unless it is so light that
-copying would cost more than it gains; in NHWC there is nothing to copy.
+copying would cost more than it gains; in NHWC there is nothing to copy. TensorFlow's kernels for 3-D convolutions take
+the same copies; which of cuDNN's algorithms win there was not measured, and is taken to be as in two dimensions.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fitroom.backends.tensorflow.trace.graph.kernels import ScratchPlan
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation
 
 PLAIN = {
     "Conv2D": "forward",
     "_FusedConv2D": "forward",
     "Conv2DBackpropInput": "input",
     "Conv2DBackpropFilter": "filter",
+    "Conv3D": "forward",
+    "Conv3DBackpropInputV2": "input",
+    "Conv3DBackpropFilterV2": "filter",
 }
 DEPTHWISE = {
     "DepthwiseConv2dNative": "forward",
@@ -39,24 +45,24 @@ class Convolution:
     batch: int
     in_channels: int
     out_channels: int
-    in_size: tuple[int, int]
-    out_size: tuple[int, int]
-    kernel: tuple[int, int]
+    in_size: tuple[int, ...]
+    out_size: tuple[int, ...]
+    kernel: tuple[int, ...]
     filter_elements: int
     stride: int
-    pads_unevenly: tuple[bool, bool]
+    pads_unevenly: tuple[bool, ...]
     """Whether a side needs one more row of padding at its end than at its beginning."""
 
     @property
     def in_bytes(self) -> int:
         """The images that go in."""
-        return self.batch * self.in_channels * self.in_size[0] * self.in_size[1] * self.itemsize
+        return self.batch * self.in_channels * math.prod(self.in_size) * self.itemsize
 
     @property
     def padded_bytes(self) -> int:
         """The same with the uneven rows of padding."""
-        height, width = (size + uneven for size, uneven in zip(self.in_size, self.pads_unevenly, strict=True))
-        return self.batch * self.in_channels * height * width * self.itemsize
+        padded = math.prod(size + uneven for size, uneven in zip(self.in_size, self.pads_unevenly, strict=True))
+        return self.batch * self.in_channels * padded * self.itemsize
 
     @property
     def filter_bytes(self) -> int:
@@ -66,7 +72,7 @@ class Convolution:
     @property
     def is_pointwise(self) -> bool:
         """1 x 1, one multiplication of matrices."""
-        return self.kernel == (1, 1)
+        return math.prod(self.kernel) == 1
 
 
 def convolution_of(operation: Operation, inputs: Sequence[Output]) -> Convolution | None:
@@ -84,12 +90,12 @@ def convolution_of(operation: Operation, inputs: Sequence[Output]) -> Convolutio
         if len(inputs) >= 2
         else (made, made, made)
     )
-    if any(each.num_elements is None or len(each.shape or ()) != 4 for each in (images, weights, result)):
+    if any(each.num_elements is None or len(each.shape or ()) not in (4, 5) for each in (images, weights, result)):
         return None
-    channels_first = operation.attributes["data_format"].s == b"NCHW"
+    channels_first = operation.attributes["data_format"].s in (b"NCHW", b"NCDHW")
     batch, in_channels, in_size = _parts(images, channels_first)
     _, out_channels, out_size = _parts(result, channels_first)
-    kernel = _pair(weights, 0)
+    kernel = tuple(length or 0 for length in (weights.shape or ())[:-2])
     strides = operation.attributes["strides"].list.i
     stride = strides[2 if channels_first else 1]
     same = operation.attributes["padding"].s == b"SAME"
@@ -107,23 +113,16 @@ def convolution_of(operation: Operation, inputs: Sequence[Output]) -> Convolutio
         kernel=kernel,
         filter_elements=weights.num_elements or 0,
         stride=stride,
-        pads_unevenly=(
-            same and _is_uneven(in_size[0], out_size[0], kernel[0], stride),
-            same and _is_uneven(in_size[1], out_size[1], kernel[1], stride),
+        pads_unevenly=tuple(
+            same and _is_uneven(size, made, length, stride)
+            for size, made, length in zip(in_size, out_size, kernel, strict=True)
         ),
     )
 
 
-def _parts(images: Output, channels_first: bool) -> tuple[int, int, tuple[int, int]]:
+def _parts(images: Output, channels_first: bool) -> tuple[int, int, tuple[int, ...]]:
     shape = tuple(length or 0 for length in images.shape or ())
-    if channels_first:
-        return shape[0], shape[1], (shape[2], shape[3])
-    return shape[0], shape[3], (shape[1], shape[2])
-
-
-def _pair(output: Output, at: int) -> tuple[int, int]:
-    shape = tuple(length or 0 for length in output.shape or ())
-    return shape[at], shape[at + 1]
+    return (shape[0], shape[1], shape[2:]) if channels_first else (shape[0], shape[-1], shape[1:-1])
 
 
 def _is_uneven(size: int, made: int, kernel: int, stride: int) -> bool:
@@ -181,7 +180,7 @@ def _of_pointwise(found: Convolution) -> int:
     if found.stride > 1:
         is_copied = found.in_channels >= 128
     else:
-        odd = found.in_size[0] * found.in_size[1] % 4 != 0
+        odd = math.prod(found.in_size) % 4 != 0
         is_copied = _work(found) >= (_HEAVY_IN_ODD_PLANES if odd else _HEAVY)
     if found.computes != "filter":
         return images + result if is_copied else 0
@@ -205,9 +204,9 @@ def _copies(found: Convolution) -> tuple[int, int, int]:
     """The bytes of images, filter and result in NHWC, channels rounded up to what a matrix unit takes."""
     units = _channels_of_a_unit(found)
     in_channels, out_channels = (-(-number // units) * units for number in (found.in_channels, found.out_channels))
-    images = found.batch * in_channels * found.in_size[0] * found.in_size[1]
-    result = found.batch * out_channels * found.out_size[0] * found.out_size[1]
-    weights = found.kernel[0] * found.kernel[1] * in_channels * out_channels
+    images = found.batch * in_channels * math.prod(found.in_size)
+    result = found.batch * out_channels * math.prod(found.out_size)
+    weights = math.prod(found.kernel) * in_channels * out_channels
     return images * found.itemsize, weights * found.itemsize, result * found.itemsize
 
 

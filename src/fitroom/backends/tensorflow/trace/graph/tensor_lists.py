@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from fitroom.backends.tensorflow.trace.graph.program import Operation, Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
+from fitroom.backends.tensorflow.trace.graph.program import Operation
 from fitroom.backends.tensorflow.trace.graph.values import Held, Holdings, TensorList, Value
 
 _Kernel = Callable[[Holdings, Operation, Sequence[Value]], list[Value]]

@@ -4,7 +4,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from fitroom.backends.tensorflow.trace.graph.program import Output
+from fitroom.backends.tensorflow.trace.graph.output import Output
 from fitroom.memory.allocators.best_fit import BestFitAllocator
 
 

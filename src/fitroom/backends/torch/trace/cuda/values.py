@@ -28,7 +28,9 @@ def each_once(recorder: Any, operation: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def array_of(tensor: Any, *_: Any, **__: Any) -> Any:
-    """The same as a NumPy array: ones."""
+    """The same as a NumPy array: ones, where its values are not known."""
+    if (known := getattr(tensor, "constant", None)) is not None:
+        return np.array(known.tolist(), str(known.dtype).removeprefix("torch."))
     dtype = torch.float32 if tensor.dtype == torch.bfloat16 else tensor.dtype
     return np.ones(tuple(tensor.shape), str(dtype).removeprefix("torch."))
 
