@@ -180,7 +180,7 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
     import keras
     import numpy as np
 
-    from fitroom.lean import PolynomialSchedule, changes, prune, separable
+    from fitroom.lean import PolynomialSchedule, changes, merge, prune, separable
 
     keras.utils.set_random_seed(seed)
     factor = arguments.epochs_factor
@@ -213,8 +213,11 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         model = prepare_for_five(kind, load(arguments, STARTS[kind], name, seed))
         train(model, data, tuned, rate=1e-3)
     found["peak_bytes"] = peak_bytes()  # of the first seed that is the peak of its training alone
+    trained_parameters = sum(int(np.prod(weight.shape)) for weight in model.trainable_variables)
+    if kind == "lora":
+        model = merge(model)
     model.save(place)
-    keras.models.load_model(place, compile=False).save(place)  # without the optimizer, adapters merged
+    keras.models.load_model(place, compile=False).save(place)  # without the optimizer
     images, labels = data["validation"]
     if kind == "three":
         chosen = np.isin(labels, THREE)
@@ -225,7 +228,7 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         "accuracy": round(float(right.mean()), 5),
         "right": "".join("1" if each else "0" for each in np.asarray(right)),
         "parameters": model.count_params(),
-        "trained_parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
+        "trained_parameters": trained_parameters,
         "file_bytes": place.stat().st_size,
         "compressed_bytes": compressed_bytes(place),
     }
