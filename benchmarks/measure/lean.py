@@ -89,7 +89,7 @@ def set_environment(arguments: Any) -> None:
     defaults = {
         "JAX_COMPILATION_CACHE_DIR": str(arguments.work.absolute() / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / arguments.jobs:.2f}",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.5 / arguments.jobs:.2f}",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
     for name, value in defaults.items():
