@@ -5,20 +5,23 @@
     python benchmarks/measure/devices.py out-of-memory --backend torch --out FOLDER     # on a card: one of two runs out
 
 Each prints JSON lines; with `--out` they are added to FOLDER/devices.jsonl. `out-of-memory` makes two devices of one
-card: two logical GPUs of TensorFlow with different limits, two Gloo processes of PyTorch with different fractions.
+card: two logical GPUs of TensorFlow with different limits, two Gloo processes of PyTorch with different fractions. A
+training that takes longer than `--seconds` is ended with all its processes.
 """
 
 import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 DEVICES, BATCH, STEPS = 2, 256, 30
-SMALL_MIB, LARGE_MIB = 2500, 12000
+SMALL_MIB, LARGE_MIB = 2000, 12000
+"""Of the two devices of one card: a share of 256 images takes some 3 GiB."""
 
 
 def main():
@@ -28,6 +31,7 @@ def main():
     parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
     parser.add_argument("--way", default="fitroom", choices=["fitroom", "by hand", "out of memory"])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=float, default=300, help="the longest that one training may take")
     options = parser.parse_args()
     if options.what == "child":
         found = CHILDREN[options.way](options.backend)
@@ -51,7 +55,7 @@ def run_overhead(options):
     found: dict[str, list[dict[str, float]]] = {"fitroom": [], "by hand": []}
     for _ in range(3):
         for way, each in found.items():
-            each.append(_child(options.backend, way))
+            each.append(_child(options, way))
     best = {way: min(one["seconds_per_step"] for one in each) for way, each in found.items()}
     cpu = {way: min(one["cpu_seconds_per_step"] for one in each) for way, each in found.items()}
     yield {
@@ -85,25 +89,42 @@ def run_estimates(options):
 
 def run_out_of_memory(options):
     """A training in which the smaller of two devices of one card runs out of memory."""
-    yield {"what": "out of memory on one of two", "backend": options.backend} | _child(options.backend, "out of memory")
+    yield {"what": "out of memory on one of two", "backend": options.backend} | _child(options, "out of memory")
 
 
 RUNS = {"overhead": run_overhead, "estimates": run_estimates, "out-of-memory": run_out_of_memory}
 
 
-def _child(backend, way):
+def _child(options, way):
     command = [sys.executable]
-    if backend == "torch":
+    if options.backend == "torch":
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={DEVICES}"]
-    command += [__file__, "child", "--backend", backend, "--way", way]
-    settings = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3", "FITROOM_VOTE_SECONDS": "120"}
+    command += [__file__, "child", "--backend", options.backend, "--way", way]
+    settings = {"KERAS_BACKEND": options.backend, "TF_CPP_MIN_LOG_LEVEL": "3", "FITROOM_VOTE_SECONDS": "120"}
     if way != "out of memory":
         settings |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
         settings |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}"}
-    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=900)
-    if done.returncode:
-        sys.exit(f"{way} on {backend} failed:\n{done.stderr[-4000:]}")
-    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    process = subprocess.Popen(
+        command,
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # to end what hangs
+    )
+    try:
+        out, errors = process.communicate(timeout=options.seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its processes then
+        try:
+            _, errors = process.communicate(timeout=45)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            errors = "it did not end when it was told to"
+        sys.exit(f"{way} on {options.backend} took longer than {options.seconds:.0f} s:\n{errors[-4000:]}")
+    if process.returncode:
+        sys.exit(f"{way} on {options.backend} failed:\n{errors[-4000:]}")
+    return json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
 
 
 def _make_model(units=1024, inputs=256):
@@ -187,6 +208,38 @@ def _ddp_loop(x, y):
 
 def out_of_memory(backend):
     """Real: the second device has less memory than its share takes."""
+    _limit_devices(backend)
+    import keras
+    import numpy as np
+
+    import fitroom
+
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((224, 224, 3))
+    x = inputs
+    for filters in (64, 128, 256):
+        x = keras.layers.Conv2D(filters, 3, strides=2, activation="relu", padding="same")(x)
+    outputs = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    images = np.random.default_rng(0).normal(size=(512, 224, 224, 3)).astype("float32")
+    labels = np.random.default_rng(1).integers(0, 10, 512)
+    started = time.perf_counter()
+    with fitroom.devices("all"):
+        history = fitroom.fit(model, images, labels, batch_size=512, epochs=3, verbose=0, shuffle=False)
+    told = [event["message"] for event in history.fitroom["events"]]
+    return {
+        "limits_mib": [LARGE_MIB, SMALL_MIB],
+        "seconds": round(time.perf_counter() - started, 1),
+        "out_of_memory": history.fitroom["out_of_memory"],
+        "micro_batch": history.fitroom["micro_batch"],
+        "loss": [round(float(value), 6) for value in history.history["loss"]],
+        "events": told,
+    }
+
+
+def _limit_devices(backend):
+    """Make two devices of one card, the second with little memory."""
     if backend == "tensorflow":
         import tensorflow as tf
 
@@ -197,37 +250,6 @@ def out_of_memory(backend):
 
         limit = SMALL_MIB if os.environ["RANK"] == "1" else LARGE_MIB
         torch.cuda.set_per_process_memory_fraction(limit * 2**20 / torch.cuda.get_device_properties(0).total_memory)
-    import keras
-
-    import fitroom
-
-    def train(devices):
-        keras.utils.set_random_seed(0)
-        inputs = keras.Input((224, 224, 3))
-        x = inputs
-        for filters in (64, 128, 256):
-            x = keras.layers.Conv2D(filters, 3, strides=2, activation="relu", padding="same")(x)
-        outputs = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x))
-        model = keras.Model(inputs, outputs)
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        import numpy as np
-
-        images = np.random.default_rng(0).normal(size=(512, 224, 224, 3)).astype("float32")
-        labels = np.random.default_rng(1).integers(0, 10, 512)
-        with fitroom.devices(devices):
-            return fitroom.fit(model, images, labels, batch_size=512, epochs=3, verbose=0, shuffle=False)
-
-    started = time.perf_counter()
-    history = train("all")
-    told = [event["message"] for event in history.fitroom["events"]]
-    return {
-        "limits_mib": [LARGE_MIB, SMALL_MIB],
-        "seconds": round(time.perf_counter() - started, 1),
-        "out_of_memory": history.fitroom["out_of_memory"],
-        "micro_batch": history.fitroom["micro_batch"],
-        "loss": [round(float(value), 6) for value in history.history["loss"]],
-        "events": told,
-    }
 
 
 def _logical_cpus(backend):

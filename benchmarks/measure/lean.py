@@ -1,18 +1,20 @@
 """What smaller models cost in accuracy: pruned, separable, adapted and 8-bit, on a folder of flowers.
 
-    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl      # all that trains
+    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --jobs 4    # all that trains
     python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
-    python benchmarks/measure/lean.py FLOWERS --work FOLDER --out lean.jsonl --only int8   # with TensorFlow, on any CPU
+    python benchmarks/measure/lean.py FLOWERS --work FOLDER --out lean.jsonl --jobs 6 --only int8   # with TensorFlow
 
-Each task runs in a process of its own, in which nothing else has used the card, and appends a line to `--out`: for
-three seeds the accuracy on the same validation images, which of them were right, the peak in training, the size of the
-file and the latency of one image. `--work` keeps the models: structured, unstructured and int8 start from the plain
-ones. A task whose line is in `--out` already is left out. On JAX the measured peak holds what the compiler tried
-kernels with; `predict` adds, on any machine, the peaks that fitroom estimates for the same steps, and `table` prints
-the comparison with 95 % intervals:
+Each task runs in a process of its own and appends a line to `--out` when it ends: for three seeds the accuracy on the
+same validation images, which of them were right, the peak in training, and the size of the file. `--work` keeps the
+models: structured, unstructured and int8 start from the plain ones, so these come first; tasks that do not depend on
+each other run side by side (`--jobs`). The latency of one image is measured at the end, when nothing else runs. A task
+whose line is in `--out` already is left out, and one that fails does not end the others. int8 uses no card.
+
+On JAX the measured peak holds what the compiler tried kernels with; `predict` adds, on any machine, the peaks that
+fitroom estimates for the same steps. pages/lean_page.py writes the comparison, with 95 % intervals, into the docs:
 
     python benchmarks/measure/lean.py predict lean.jsonl
-    python benchmarks/measure/lean.py table lean.jsonl
+    python benchmarks/pages/lean_page.py
 """
 
 import argparse
@@ -22,31 +24,37 @@ import subprocess
 import sys
 import time
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 TASKS = (
-    *("plain:xception", "structured:xception", "unstructured:xception"),
-    *("plain:mobilenetv2", "structured:mobilenetv2", "unstructured:mobilenetv2"),
-    *("plain:vgg", "separable:vgg"),
-    *("three:mobilenetv2", "head:mobilenetv2", "lora:mobilenetv2"),
+    *("plain:xception", "three:mobilenetv2", "plain:mobilenetv2", "plain:vgg"),
+    *("unstructured:xception", "structured:xception", "unstructured:mobilenetv2", "structured:mobilenetv2"),
+    *("lora:mobilenetv2", "head:mobilenetv2", "separable:vgg"),
 )
-INT8 = "int8"
+"""What trains, the longest chains of tasks first."""
+
+STARTS = {
+    "structured": "plain", "unstructured": "plain", "separable": "plain", "head": "three", "lora": "three"
+}  # fmt: skip
+"""The kind of model that each change starts from."""
+
+LATENCY, INT8 = "latency", "int8"
 SIZE, BATCH, SEEDS = 128, 64, (0, 1, 2)
 EPOCHS = {"xception": 30, "mobilenetv2": 40, "vgg": 30}
 TUNED = 12
 """Epochs of fine-tuning after a change."""
+
+QUANTIZED = ("xception", "mobilenetv2")
 
 THREE = (0, 2, 4)
 """The classes that the model is trained on before it is adapted to all five."""
 
 
 def main() -> None:
-    """Run the tasks that have no line yet, or print the table."""
-    if sys.argv[1:2] == ["table"]:
-        print_table(Path(sys.argv[2]))
-        return
+    """Run the tasks that have no line yet."""
     if sys.argv[1:2] == ["predict"]:
         predict_peaks(Path(sys.argv[2]))
         return
@@ -55,7 +63,9 @@ def main() -> None:
     parser.add_argument("--backend", choices=("jax", "torch", "tensorflow"), default="jax")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", choices=(*TASKS, INT8), default=TASKS)
+    parser.add_argument("--only", nargs="+", choices=(*TASKS, LATENCY, INT8), default=(*TASKS, LATENCY))
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--until", type=float, default=float("inf"), help="seconds after which no task is begun")
     parser.add_argument("--epochs-factor", type=float, default=1.0, help="fewer epochs, to try the script")
     parser.add_argument("--image-size", type=int, default=SIZE)
     parser.add_argument("--images", type=int, help="no more than so many of each class, to try the script")
@@ -63,37 +73,91 @@ def main() -> None:
     parser.add_argument("--here", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
-        os.environ |= {"KERAS_BACKEND": arguments.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(arguments.work.absolute() / "programs"))
+        set_environment(arguments)
         print("RESULT " + json.dumps(run_task(arguments.here, arguments)))
         return
     arguments.work.mkdir(parents=True, exist_ok=True)
-    failed = []
+    read_flowers(arguments)  # the tasks find the arrays
+    sys.exit(1 if run_tasks(arguments) else 0)
+
+
+def set_environment(arguments: Any) -> None:
+    """Choose the backend, keep compiled programs between seeds and tasks, and share the card."""
+    os.environ |= {"KERAS_BACKEND": arguments.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if arguments.here == INT8:
+        os.environ |= {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
+    defaults = {
+        "JAX_COMPILATION_CACHE_DIR": str(arguments.work.absolute() / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.5 / arguments.jobs:.2f}",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+def run_tasks(arguments: Any) -> list[str]:
+    """Run each task in a process, `--jobs` at a time, and write its line when it ends. Returns those without a line.
+
+    A task begins when the one that trains its models has ended; latency when no other is left.
+    """
+    started = time.monotonic()
     done = {line["task"] for line in read_lines(arguments.out)}
-    for task in arguments.only:
-        if task in done:
-            continue
-        started = time.monotonic()
-        finished = subprocess.run(
-            [sys.executable, __file__, *sys.argv[1:], "--here", task], stdout=subprocess.PIPE, text=True
-        )
-        results = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
-        if not results:
-            print(f"{task} failed", file=sys.stderr)
-            failed.append(task)
-            continue
-        line = json.loads(results[-1][7:]) | {"wall_seconds": round(time.monotonic() - started, 1)}
-        with arguments.out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        shown = {name: line[name] for name in ("task", "accuracy", "peak_bytes", "wall_seconds") if name in line}
-        print(shown, flush=True)
-    sys.exit(1 if failed else 0)
+    waiting = [task for task in arguments.only if task not in done]
+    failed: list[str] = []
+    running: dict[Future[bool], str] = {}
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        while waiting or running:
+            late = time.monotonic() - started > arguments.until
+            under_way = {*waiting, *running.values()}
+            for task in list(waiting):
+                if late:
+                    print(f"{task} left out: it is later than --until {arguments.until:.0f}", file=sys.stderr)
+                    failed.append(task)
+                    waiting.remove(task)
+                elif len(running) < arguments.jobs and not needed(task) & under_way:
+                    waiting.remove(task)
+                    running[pool.submit(run_process, task, arguments)] = task
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                if not future.result():
+                    failed.append(task)
+    return failed
+
+
+def needed(task: str) -> set[str]:
+    """The tasks that must have ended before this one begins."""
+    if task == LATENCY:
+        return {*TASKS, INT8}
+    if task == INT8:
+        return {f"plain:{name}" for name in QUANTIZED}
+    kind, _, name = task.partition(":")
+    return {f"{STARTS[kind]}:{name}"} if kind in STARTS else set()
+
+
+def run_process(task: str, arguments: Any) -> bool:
+    """Run one task in a process of its own; whether it has written a line."""
+    started = time.monotonic()
+    command = [sys.executable, __file__, *sys.argv[1:], "--here", task]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    results = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
+    if not results:
+        print(f"{task} failed with exit code {finished.returncode}", file=sys.stderr, flush=True)
+        return False
+    line = json.loads(results[-1][7:]) | {"wall_seconds": round(time.monotonic() - started, 1)}
+    with arguments.out.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    shown = {name: line[name] for name in ("task", "accuracy", "peak_bytes", "wall_seconds") if name in line}
+    print(shown, flush=True)
+    return True
 
 
 def run_task(task: str, arguments: Any) -> dict[str, Any]:
     """Train, change and measure one kind of model, once for each seed."""
     if task == INT8:
         return measure_int8(arguments)
+    if task == LATENCY:
+        return measure_latency(arguments)
     kind, _, name = task.partition(":")
     data = read_flowers(arguments)
     runs = [run_seed(kind, name, seed, data, arguments) for seed in SEEDS[: arguments.seeds]]
@@ -106,9 +170,8 @@ def run_task(task: str, arguments: Any) -> dict[str, Any]:
         "batch_size": BATCH,
         "accuracy": [run["accuracy"] for run in runs],
         "right": {seed: run["right"] for seed, run in zip(SEEDS, runs, strict=False)},
-        "peak_bytes": peak_bytes(),
         "versions": versions(),
-        "date": time.strftime("%Y-%m-%d"),
+        "date": today(),
     } | {name: value for name, value in runs[0].items() if name not in ("accuracy", "right")}
 
 
@@ -117,28 +180,28 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
     import keras
     import numpy as np
 
-    from fitroom.lean import PolynomialSchedule, changes, prune, separable
+    from fitroom.lean import PolynomialSchedule, changes, merge, prune, separable
 
     keras.utils.set_random_seed(seed)
     factor = arguments.epochs_factor
     whole, tuned = max(1, round(EPOCHS[name] * factor)), max(1, round(TUNED * factor))
-    place = arguments.work / f"{kind}-{name}-{seed}.keras"
+    place = model_file(arguments, kind, name, seed)
     found: dict[str, Any] = {}
     if kind == "plain":
         model = build(name, arguments.image_size, 5)
         train(model, data, whole, rate=1e-3)
     elif kind == "structured":
-        model = prune(load(arguments, name, seed), 0.5)
+        model = prune(load(arguments, STARTS[kind], name, seed), 0.5)
         train(model, data, tuned, rate=5e-4)
     elif kind == "unstructured":
-        model = load(arguments, name, seed)
-        steps = tuned * -(-len(data["train"][0]) // BATCH)
+        model = load(arguments, STARTS[kind], name, seed)
+        steps = tuned * (len(data["train"][0]) // BATCH)
         schedule = PolynomialSchedule(end=max(2, steps // 2), frequency=max(1, steps // 20))
         pruning = prune(model, 0.8, structured=False, schedule=schedule)
         train(model, data, tuned, rate=5e-4, callbacks=[pruning])
         found["sparsity"] = round(pruning.sparsity(model), 4)
     elif kind == "separable":
-        model = separable(load(arguments, name, seed))
+        model = separable(load(arguments, STARTS[kind], name, seed))
         found["errors"] = {each.layer: round(each.error or 0.0, 3) for each in changes(model).changed}
         train(model, data, tuned, rate=5e-4)
     elif kind == "three":
@@ -147,25 +210,27 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         model = build(name, arguments.image_size, len(THREE))
         train(model, {"train": (images[chosen], np.searchsorted(THREE, labels[chosen]))}, whole, rate=1e-3)
     else:
-        model = prepare_for_five(kind, load(arguments, name, seed, kind="three"))
+        model = prepare_for_five(kind, load(arguments, STARTS[kind], name, seed))
         train(model, data, tuned, rate=1e-3)
+    found["peak_bytes"] = peak_bytes()  # of the first seed that is the peak of its training alone
+    trained_parameters = sum(int(np.prod(weight.shape)) for weight in model.trainable_variables)
+    if kind == "lora":
+        model = merge(model)
     model.save(place)
-    keras.models.load_model(place, compile=False).save(place)  # without the optimizer, adapters merged
+    keras.models.load_model(place, compile=False).save(place)  # without the optimizer
     images, labels = data["validation"]
     if kind == "three":
         chosen = np.isin(labels, THREE)
         images, labels = images[chosen], np.searchsorted(THREE, labels[chosen])
-    answers = model.predict(images, batch_size=BATCH, verbose=0)
-    right = answers.argmax(axis=1) == labels
-    latency = one_image_seconds(model, images[:1])
+    right = predict_classes(model, images) == labels
+    one_image(model, images)()  # compiled here, beside other tasks, for the task that measures it
     return found | {
         "accuracy": round(float(right.mean()), 5),
         "right": "".join("1" if each else "0" for each in np.asarray(right)),
         "parameters": model.count_params(),
-        "trained_parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
+        "trained_parameters": trained_parameters,
         "file_bytes": place.stat().st_size,
         "compressed_bytes": compressed_bytes(place),
-        "latency_seconds": latency,
     }
 
 
@@ -241,7 +306,8 @@ def train(model: Any, data: Any, epochs: int, *, rate: float, callbacks: Any = (
     import numpy as np
 
     images, labels = data["train"]
-    steps = epochs * -(-len(images) // BATCH)
+    used = len(images) // BATCH * BATCH or len(images)  # whole batches: a rest would be compiled anew
+    steps = epochs * -(-used // BATCH)
     warm_up = min(100, steps // 10)
     schedule = keras.optimizers.schedules.CosineDecay(
         rate / 10, steps, warmup_target=rate, warmup_steps=max(1, warm_up)
@@ -249,9 +315,9 @@ def train(model: Any, data: Any, epochs: int, *, rate: float, callbacks: Any = (
     model.compile(keras.optimizers.Adam(schedule), "sparse_categorical_crossentropy")
     random = np.random.default_rng(0)
     for epoch in range(epochs):
-        order = random.permutation(len(images))
+        order = random.permutation(len(images))[:used]
         moved = images[order]
-        flips = random.random(len(images)) < 0.5
+        flips = random.random(used) < 0.5
         moved[flips] = moved[flips, :, ::-1]
         shift = random.integers(-12, 13, 2)
         moved = np.roll(moved, shift, axis=(1, 2))
@@ -261,51 +327,115 @@ def train(model: Any, data: Any, epochs: int, *, rate: float, callbacks: Any = (
         )  # fmt: skip
 
 
-def load(arguments: Any, name: str, seed: int, kind: str = "plain") -> Any:
-    """The model of a seed that a change starts from."""
+def model_file(arguments: Any, kind: str, name: str, seed: int) -> Path:
+    """Where the model of a seed is kept."""
+    return Path(arguments.work / f"{kind}-{name}-{seed}.keras")
+
+
+def load(arguments: Any, kind: str, name: str, seed: int) -> Any:
+    """The model of a seed."""
     import keras
 
-    return keras.models.load_model(arguments.work / f"{kind}-{name}-{seed}.keras", compile=False)
+    return keras.models.load_model(model_file(arguments, kind, name, seed), compile=False)
+
+
+def measure_latency(arguments: Any) -> dict[str, Any]:
+    """The median time to predict one image on the card, by each kind of model."""
+    import keras
+
+    from fitroom.lean.export.running import latency_seconds
+
+    images, _ = read_flowers(arguments)["validation"]
+    found = {}
+    for task in TASKS:
+        kind, _, name = task.partition(":")
+        if model_file(arguments, kind, name, 0).exists():
+            predict = one_image(load(arguments, kind, name, 0), images)
+            found[task] = latency_seconds(lambda _, predict=predict: predict(), None)
+    backend = keras.config.backend()
+    return {"task": LATENCY, "backend": backend, "seconds": found, "versions": versions(), "date": today()}
 
 
 def measure_int8(arguments: Any) -> dict[str, Any]:
-    """The plain models as 8-bit files, against the model in float: the same class, the size, the latency."""
-    import keras
-    import numpy as np
+    """The plain models as 8-bit files, against the model in float: the same class, the size, the latency on a CPU.
 
-    from fitroom.lean.export.export import export_model
+    Also the latency there of all kinds of models as LiteRT files in float.
+    """
     from fitroom.lean.export.running import latency_seconds, open_file
 
     images, labels = read_flowers(arguments)["validation"]
-    lines = []
-    for name in ("xception", "mobilenetv2"):
-        for format_name in ("litert", "onnx"):
-            for seed in SEEDS[: arguments.seeds]:
-                place = arguments.work / f"plain-{name}-{seed}.keras"
-                if not place.exists():
-                    print(f"there is no {place}: run plain:{name} first", file=sys.stderr)
-                    continue
-                model = keras.models.load_model(place, compile=False)
-                expected = model.predict(images, batch_size=BATCH, verbose=0).argmax(axis=1)
-                exported = export_model(place, format_name, int8=True, images=arguments.folder)
-                run = open_file(format_name, Path(exported.path))
-                given = images.astype("float32")
-                found = np.concatenate([run(given[n : n + 1]) for n in range(len(given))]).argmax(axis=1)
-                lines.append(
-                    {
-                        "model": name,
-                        "format": format_name,
-                        "seed": seed,
-                        "agreement": round(float((found == expected).mean()), 5),
-                        "float_accuracy": round(float((expected == labels).mean()), 5),
-                        "accuracy": round(float((found == labels).mean()), 5),
-                        "size_bytes": exported.size_bytes,
-                        "float_bytes": 4 * model.count_params(),
-                        "quantized_share": exported.quantized_share,
-                        "latency_seconds": latency_seconds(run, given[:1]),
-                    }
-                )
-    return {"task": INT8, "files": lines, "versions": versions(), "date": time.strftime("%Y-%m-%d")}
+    given = images.astype("float32")
+    folder = link_training_images(arguments)
+    seeds = SEEDS[: arguments.seeds]
+    small = [("plain", name, seed) for name in QUANTIZED for seed in seeds]
+    small = [(file, format_name) for file in small for format_name in ("litert", "onnx")]
+    whole = [((*task.split(":"), 0), "litert") for task in TASKS]
+    small, whole = ([each for each in some if model_file(arguments, *each[0]).exists()] for some in (small, whole))
+    expected = {file: predict_classes(load(arguments, *file), given) for file, _ in small}
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        exporting = [pool.submit(export_one, *each, arguments, folder, given) for each in small]
+        exporting += [pool.submit(export_one, *each, arguments, folder, None) for each in whole]
+    lines = [line for line in (each.result() for each in exporting) if line]
+    for line in lines:  # nothing else runs now
+        line["latency_seconds"] = latency_seconds(open_file(line["format"], Path(line.pop("path"))), given[:1])
+        found = line.pop("classes", None)
+        if found is not None:
+            in_float = expected["plain", line["model"], line["seed"]]
+            line["agreement"] = round(float((found == in_float).mean()), 5)
+            line["float_accuracy"] = round(float((in_float == labels).mean()), 5)
+            line["accuracy"] = round(float((found == labels).mean()), 5)
+    return {
+        "task": INT8,
+        "files": [line for line in lines if "accuracy" in line],
+        "float_files": [line for line in lines if "accuracy" not in line],
+        "threads": os.cpu_count(),
+        "versions": versions(),
+        "date": today(),
+    }
+
+
+def export_one(
+    file: tuple[str, str, int], format_name: str, arguments: Any, folder: Path, given: Any
+) -> dict[str, Any] | None:
+    """Export one model in float, or in 8 bits where `given` are images to find the classes of."""
+    import numpy as np
+
+    from fitroom.errors import FitroomError
+    from fitroom.lean.export.export import export_model
+    from fitroom.lean.export.running import open_file
+
+    kind, name, seed = file
+    place = model_file(arguments, *file)
+    try:
+        exported = export_model(place, format_name, int8=given is not None, images=folder, backend="tensorflow")
+    except FitroomError as error:
+        print(f"{place.name} as {format_name}: {error}", file=sys.stderr)
+        return None
+    line = {"kind": kind, "model": name, "format": format_name, "seed": seed, "path": exported.path}
+    line |= {"size_bytes": exported.size_bytes, "float_bytes": exported.float_bytes}
+    if given is not None:
+        run = open_file(format_name, Path(exported.path))
+        line["classes"] = np.concatenate([run(given[n : n + 1]) for n in range(len(given))]).argmax(axis=1)
+        line["quantized_share"] = exported.quantized_share
+    return line
+
+
+def link_training_images(arguments: Any) -> Path:
+    """A folder of the training images alone: scales of 8-bit files are found on images that no accuracy is of."""
+    folder = Path(arguments.work / "training")
+    for directory, files in image_files(arguments):
+        for number, file in enumerate(files):
+            link = folder / directory.name / file.name
+            if number % 5 and not link.exists():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(file.absolute())
+    return folder
+
+
+def image_files(arguments: Any) -> list[tuple[Path, list[Path]]]:
+    """The folders of the classes, each with its images in the order of the names."""
+    folders = sorted(each for each in arguments.folder.iterdir() if each.is_dir())
+    return [(folder, sorted(folder.glob("*.jpg"))[: arguments.images]) for folder in folders]
 
 
 def read_flowers(arguments: Any) -> dict[str, Any]:
@@ -317,10 +447,8 @@ def read_flowers(arguments: Any) -> dict[str, Any]:
     kept = arguments.work / f"flowers-{arguments.image_size}-{arguments.images}.npz"
     if not kept.exists():
         splits: dict[str, Any] = {"train": ([], []), "validation": ([], [])}
-        folders = sorted(each for each in arguments.folder.iterdir() if each.is_dir())
         with ThreadPoolExecutor() as pool:
-            for label, folder in enumerate(folders):
-                files = sorted(folder.glob("*.jpg"))[: arguments.images]
+            for label, (_, files) in enumerate(image_files(arguments)):
                 read = list(pool.map(lambda file: read_picture(file, arguments.image_size, "crop"), files))
                 for number, image in enumerate(read):
                     images, labels = splits["train" if number % 5 else "validation"]
@@ -336,11 +464,15 @@ def read_flowers(arguments: Any) -> dict[str, Any]:
     return {split: (arrays[f"{split}_images"], arrays[f"{split}_labels"]) for split in ("train", "validation")}
 
 
-def one_image_seconds(model: Any, image: Any) -> float:
-    """The median time to predict one image."""
-    from fitroom.lean.export.running import latency_seconds
+def predict_classes(model: Any, images: Any) -> Any:
+    """The most likely class of each image, all in one batch: one shape to compile."""
+    return model.predict(images, batch_size=len(images), verbose=0).argmax(axis=1)
 
-    return latency_seconds(model.predict_on_batch, image.astype("float32"))
+
+def one_image(model: Any, images: Any) -> Callable[[], Any]:
+    """What predicts one image."""
+    image = images[:1].astype("float32")
+    return lambda: model.predict_on_batch(image)
 
 
 def compressed_bytes(path: Path) -> int:
@@ -385,75 +517,14 @@ def versions() -> dict[str, str]:
     }
 
 
+def today() -> str:
+    """The date of a line."""
+    return time.strftime("%Y-%m-%d")
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a result file; none where there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def interval(task: dict[str, Any], plain: dict[str, Any]) -> tuple[float, float]:
-    """The change in accuracy in points, and half of its 95 % interval, paired on images and seeds.
-
-    Seeds and images both vary: the interval is by 10,000 samples of images and of seeds, drawn again.
-    """
-    import numpy as np
-
-    pairs = [
-        np.array([int(a) - int(b) for a, b in zip(task["right"][seed], plain["right"][seed], strict=True)])
-        for seed in sorted(set(task["right"]) & set(plain["right"]))
-    ]
-    table = np.stack(pairs).astype(float)
-    random = np.random.default_rng(0)
-    means = [
-        table[
-            np.ix_(random.integers(0, len(table), len(table)), random.integers(0, table.shape[1], table.shape[1]))
-        ].mean()
-        for _ in range(10_000)
-    ]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return 100 * float(table.mean()), 100 * float(high - low) / 2
-
-
-def print_table(path: Path) -> None:
-    """The comparison as a table of Markdown, for docs/howto/lean.md."""
-    lines = {line["task"]: line for line in read_lines(path)}
-    print(
-        "| model | change | accuracy | against plain | parameters | peak in training | file, compressed | one image |"
-    )
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
-    for task, line in lines.items():
-        kind, _, name = task.partition(":")
-        if task == INT8:
-            continue
-        plain = lines.get(f"plain:{name}")
-        change = ""
-        if plain and kind not in ("plain", "three"):
-            points, half = interval(line, plain)
-            change = f"{points:+.1f} ± {half:.1f}"
-        mean_accuracy = sum(line["accuracy"]) / len(line["accuracy"])
-        taken = line.get("predicted_peak_bytes") or line["peak_bytes"]
-        peak = "" if taken is None else f"{taken / 2**20:,.0f} MiB"
-        print(
-            f"| {name} | {kind} | {100 * mean_accuracy:.1f} % | {change} | {line['parameters'] / 1e6:.2f} M | {peak} | "
-            f"{line['compressed_bytes'] / 2**20:.1f} MiB | {1000 * line['latency_seconds']:.1f} ms |"
-        )
-    if INT8 in lines:
-        print("\n| model | 8-bit file | same class as float | accuracy, float | 8-bit | times smaller | weights |")
-        print("|---|---|---:|---:|---:|---:|---:|")
-        for name in ("xception", "mobilenetv2"):
-            for format_name in ("litert", "onnx"):
-                some = [each for each in lines[INT8]["files"] if (each["model"], each["format"]) == (name, format_name)]
-                if some:
-                    mean = {
-                        key: sum(each[key] for each in some) / len(some)
-                        for key in some[0]
-                        if key not in ("model", "format")
-                    }
-                    print(
-                        f"| {name} | {format_name} | {100 * mean['agreement']:.1f} % | "
-                        f"{100 * mean['float_accuracy']:.1f} % | "
-                        f"{100 * mean['accuracy']:.1f} % | {mean['float_bytes'] / mean['size_bytes']:.1f} | "
-                        f"{100 * mean['quantized_share']:.1f} % |"
-                    )
 
 
 if __name__ == "__main__":

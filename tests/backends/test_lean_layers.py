@@ -89,6 +89,7 @@ def test_adapters_are_merged_in_the_file_and_by_merge(tmp_path):
     for name in ("adapted.keras", "merged.keras"):
         loaded = keras.models.load_model(tmp_path / name)
         np.testing.assert_allclose(answers_of(loaded), answers_of(found), atol=1e-5)
+    assert loaded.count_params() == plain().count_params()  # the merged file brings no new adapters
 
 
 @pytest.mark.quick_on("torch")

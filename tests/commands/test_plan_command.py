@@ -33,6 +33,12 @@ def of_numbers():
     return keras.Model(inputs, layers.Dense(2, kernel_initializer="zeros")(inputs))
 
 
+def wide():
+    x = inputs = keras.Input((4096,))
+    x = layers.Dense(4096, kernel_initializer="zeros")(x)
+    return keras.Model(inputs, layers.Dense(2, kernel_initializer="zeros")(x))
+
+
 if __name__ == "__main__":
     make_model(96).save("small.keras")
 """
@@ -104,6 +110,18 @@ def test_a_budget_that_nothing_fits_names_the_smallest_and_a_card(run):
     needs_the_compiler()
     done = run("models.py:make_model", *ON_JAX, "--gpu", "T4", "--budget", "1MiB")
     refuses(done, "1.0 MiB", "the smallest budget that does is", "MiB", "the smallest card that does is")
+
+
+def test_weights_too_large_for_each_of_several_cards_are_divided_among_them(run):
+    needs_the_compiler()
+    done = run("models.py:wide", *ON_JAX, "--gpus", "2x RTX 3060", "--budget", "450MiB", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["shard_weights"]
+    (cards,) = found["cards"]
+    state_bytes = 3 * 4 * 4096 * 4096  # weights, and two for each of Adam's
+    assert state_bytes / 2 < cards["required_bytes"] < state_bytes
+    assert "Dividing weights and optimizer state among the cards" in done.stderr
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def everything(file: str = "predicted.jsonl", column: str = "") -> list[float]:
     return [each.error for each in compared(RESULTS / file) if each.column.startswith(column)]
 
 
-PAGES = ["accuracy", "devices", "faults", "fit", "flowers", "latency", "loops", "plan", "remat", "world"]
+PAGES = ["accuracy", "devices", "faults", "fit", "flowers", "latency", "lean", "loops", "plan", "remat", "world"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -11,6 +11,7 @@ from fitroom.distribution.overhead import NCCL_BYTES, allocator_bytes
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.distribution.shares import check_batch, check_weights, share_out, share_ranges
 from fitroom.errors import InputError, NothingFitsError, UnknownNameError
+from fitroom.estimating.devices import why_not_sharded
 from fitroom.planning.devices import Need, plan_devices
 from fitroom.planning.option import Speed
 from fitroom.recipe import Recipe
@@ -179,6 +180,12 @@ def test_a_recipe_that_does_not_fit_on_another_card_is_not_taken():
     everything = {(card.name, size) for card in CARDS for size in range(1, 300)}
     with pytest.raises(NothingFitsError, match="No one recipe fits on all"):
         plan_devices(CARDS, 400, "torch", planner, _trial(everything), "its own")
+
+
+def test_why_weights_are_not_divided_is_said():
+    assert "--backend jax" in str(why_not_sharded("tensorflow", 2))
+    assert "FSDP2" in str(why_not_sharded("torch", 2))
+    assert "more cards" in str(why_not_sharded("jax", 1))
 
 
 def test_a_card_that_cannot_train_its_share_is_named():

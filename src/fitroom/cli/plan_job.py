@@ -11,8 +11,8 @@ from fitroom.cards.catalogue import Card, check_nvidia, find_card
 from fitroom.cards.nvml import live_gpus
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.distribution.shares import check_batch
-from fitroom.errors import InputError, UnknownNameError
-from fitroom.estimating.devices import BATCH_STATISTICS
+from fitroom.errors import InputError, NothingFitsError, UnknownNameError
+from fitroom.estimating.devices import BATCH_STATISTICS, why_not_sharded
 from fitroom.input_sizes import known_sizes
 from fitroom.keras_model.loading.source import ModelSource, check_model, kind_of
 from fitroom.keras_model.optimizers import check_optimizer
@@ -81,25 +81,61 @@ class PlanJob:
             check_nvidia(card)
         check_batch(int(self.batch_size), len(cards))
         question = self._question(say)
+        with known_sizes(sequence_length=self.sequence_length):
+            try:
+                return self._plan_devices(cards, backend, question, say)
+            except NothingFitsError as error:
+                if reason := why_not_sharded(backend, len(cards)):
+                    raise _explained(error, reason) from None
+                say(f"{error.message} Dividing weights and optimizer state among the cards")
+                try:
+                    return self._plan_devices(cards, backend, question, say, sharded=True)
+                except NothingFitsError as still:
+                    reason = "Dividing weights and optimizer state among the cards, as JAX can, was tried."
+                    raise _explained(still, reason) from None
+
+    def _plan_devices(
+        self, cards: Sequence[Card], backend: str, question: dict[str, Any], say: Say, *, sharded: bool = False
+    ) -> DevicesPlan:
+        sharded_over = len(cards) if sharded else 1
+        knobs = {
+            "keep": parse_knobs("keep", self.keep, KEEPABLE),
+            "allow": parse_knobs("allow", self.allow, ALLOWABLE),
+        }
+
+        def budget_of(card: Card) -> Budget:
+            return budget_beside_distribution(self.budget, card, backend, question["model"], sharded=sharded)
 
         def make_plan(share: int, card: Card) -> Plan:
+            from fitroom.keras_model.input_batch import symbolic_calls
+            from fitroom.planning.planner import Planner
+
             say(f"planning {share} samples on {card.name}")
-            budget = budget_beside_distribution(self.budget, card, backend, question["model"])
-            return plan(**question | {"batch_size": share}, budget=budget, gpu=card, say=say)
+            request = PlanRequest(**question | knobs | {"batch_size": share}, sharded_over=sharded_over)
+            with symbolic_calls():
+                return Planner(request, choose_target(budget_of(card), card, backend), say).plan()
 
         def try_recipe(recipe: Recipe, share: int, card: Card) -> Need:
             from fitroom.planning.shared_recipe import try_recipe as try_on
 
             say(f"trying micro-batch {recipe.micro_batch or share} on {card.name}")
             model, size = question["model"], recipe.image_size
-            budget = budget_beside_distribution(self.budget, card, backend, model)
             model = question["rebuild"](size) if size else model
             optimizer = None if recipe.optimizer else question["optimizer"]
-            fixed = replace(recipe, image_size=None)
-            return try_on(model, share, fixed, card, budget, backend=backend, optimizer=optimizer)
+            return try_on(
+                model,
+                share,
+                replace(recipe, image_size=None),
+                card,
+                budget_of(card),
+                backend=backend,
+                sharded_over=sharded_over,
+                optimizer=optimizer,
+            )
 
-        with known_sizes(sequence_length=self.sequence_length):
-            return plan_devices(cards, int(self.batch_size), backend, make_plan, try_recipe, BATCH_STATISTICS[backend])
+        return plan_devices(
+            cards, int(self.batch_size), backend, make_plan, try_recipe, BATCH_STATISTICS[backend], sharded=sharded
+        )
 
     def run_for_cards(self, backend: str | None, say: Say) -> list[CardPlan]:
         """The best plan for each card of the catalogue."""
@@ -166,6 +202,12 @@ def _card_plan(kept: dict[str, Any], backend: str) -> CardPlan:
     option = Option.from_dict(kept["option"]) if kept["option"] else None
     budget = Budget.of(card.name, backend=backend)
     return CardPlan(card=card, budget=budget, option=option, batch_size=kept["batch_size"])
+
+
+def _explained(error: NothingFitsError, reason: str) -> NothingFitsError:
+    return NothingFitsError(
+        f"{error.message} {reason}", smallest_bytes=error.smallest_bytes, recipe=error.recipe, hint=error.hint
+    )
 
 
 def _check_is_here(card: Card) -> None:

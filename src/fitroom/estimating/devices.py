@@ -18,6 +18,24 @@ BATCH_STATISTICS = {
 """What BatchNormalization sees in training on several devices."""
 
 
+NEVER_SHARDED = {
+    "tensorflow": "TensorFlow's strategies keep all weights on every card.",
+    "torch": "On PyTorch every process keeps all weights: FSDP2 does not see Keras's variables.",
+}
+"""Why a backend cannot divide the weights of a model among cards."""
+
+
+def why_not_sharded(backend: str, devices: int) -> str | None:
+    """Why no plan can divide weights among these devices, in a sentence; None where it can."""
+    if devices == 1:
+        return "With more cards, JAX can divide weights and optimizer state among them."
+    if backend in NEVER_SHARDED:
+        return f"{NEVER_SHARDED[backend]} JAX can divide them among the cards: --backend jax."
+    if not compiles_for_all(backend, Recipe()):
+        return "Whether it would with weights divided among the cards needs XLA's compiler: pip install 'fitroom[xla]'."
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SpreadRequest:
     """How many devices share a batch on a backend."""
@@ -37,10 +55,10 @@ class SpreadRequest:
             raise InputError(
                 "A step on several devices is predicted, not measured. Received: both.", hint="leave one of the two out"
             )
-        if self.shard_weights and self.backend != "jax":
+        if self.shard_weights and self.backend in NEVER_SHARDED:
             raise BackendError(
-                f"Weights are sharded on JAX only. Received: {self.backend}.",
-                hint="--backend jax; PyTorch's FSDP2 does not see Keras's variables, TensorFlow's strategies mirror",
+                f"Weights are sharded on JAX only. Received: {self.backend}. {NEVER_SHARDED[self.backend]}",
+                hint="--backend jax",
             )
         if self.shard_weights and not self.compiles:
             raise BackendError(

@@ -16,7 +16,8 @@ def adapt(model: Any, rank: int, *, layers: Iterable[str] | None = None, train: 
 
     Dense, EinsumDense and Embedding layers and convolutions, pointwise ones too, can have adapters; depthwise and
     separable convolutions cannot. `fitroom.lean.changes(new_model)` lists both. Saving the model merges the adapters
-    into the kernels, so that the file is a plain one of the old size; `merge` does the same in memory.
+    into the kernels, so that the file has the old size. It keeps that adapters are on: a model that is loaded from it
+    answers the same, and has new ones that do nothing yet. `merge` gives a plain model without any.
 
     Args:
         model: A built Functional or Sequential model, which is not changed.

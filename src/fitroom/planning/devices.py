@@ -93,6 +93,9 @@ class DevicesPlan:
     """The largest micro-batch of a card."""
 
     backend: str
+    sharded: bool
+    """Whether the cards divide weights and optimizer state among them, because these do not fit on each."""
+
     binding: str
     """The name of the card whose recipe all of them use: the one with the least room for its share."""
 
@@ -117,6 +120,7 @@ class DevicesPlan:
             "schema_version": 1,
             "batch_size": self.batch_size,
             "backend": self.backend,
+            "shard_weights": self.sharded,
             "samples": list(self.samples),
             "binding": self.binding,
             "recipe": self.recipe.to_dict() | {"micro_batch": self.micro_batch},
@@ -133,23 +137,31 @@ def plan_devices(
     make_plan: MakePlan,
     try_recipe: TryRecipe,
     batch_statistics: str,
+    *,
+    sharded: bool = False,
 ) -> DevicesPlan:
     """Share a batch out among cards, by their predicted speed where the backend allows it, and plan each share.
 
     All cards use one recipe: that of the card with the least room, or the next one that fits on all of them. Raises
-    InputError for fewer samples than cards, and NothingFitsError where there is none.
+    InputError for fewer samples than cards, and NothingFitsError where there is none. `sharded` says that `make_plan`
+    and `try_recipe` are for cards that divide weights and optimizer state among them.
     """
     check_batch(batch_size, len(cards))
     kinds = list(dict.fromkeys(cards))
     rest = batch_size % len(cards) if backend in EQUAL_SHARES_ONLY else 0
     samples = share_out(batch_size - rest, [1.0] * len(cards))
-    plans = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
+    plans = {
+        card: _plan_share(card, max(_own(samples, cards, card)), make_plan, others=len(kinds) > 1) for card in kinds
+    }
     if len(kinds) > 1 and backend not in EQUAL_SHARES_ONLY and all(plan.speed for plan in plans.values()):
         speeds = {card: plan.speed.samples_per_second for card, plan in plans.items() if plan.speed}
         by_speed = share_out(batch_size, [speeds[card] for card in cards])
         if min(by_speed) > 0 and by_speed != samples:
             samples = by_speed
-            plans = {card: _plan_share(card, max(_own(samples, cards, card)), make_plan) for card in kinds}
+            plans = {
+                card: _plan_share(card, max(_own(samples, cards, card)), make_plan, others=len(kinds) > 1)
+                for card in kinds
+            }
     binding, recipe, needs = _choose_recipe(plans, backend, try_recipe)
     shares = tuple(
         CardShare(card=card, count=cards.count(card), share=plan.batch_size, need=needs[card], plan=plan)
@@ -163,6 +175,7 @@ def plan_devices(
         recipe=replace(recipe, micro_batch=micro_batch if micro_batch < max(samples) else None),
         micro_batch=micro_batch,
         backend=backend,
+        sharded=sharded,
         binding=binding.name,
         why=_explain(shares, binding, backend, batch_statistics, rest),
     )
@@ -219,13 +232,18 @@ def _room(plan: Plan) -> tuple[float, float]:
     return plan.micro_batch / plan.batch_size, -(plan.speed.seconds_per_step if plan.speed else 0.0)
 
 
-def budget_beside_distribution(asked: str | None, card: Card, backend: str, model: Any) -> Budget:
-    """The budget of a card, or what was asked for where that is less, without what distribution takes of it."""
+def budget_beside_distribution(
+    asked: str | None, card: Card, backend: str, model: Any, *, sharded: bool = False
+) -> Budget:
+    """The budget of a card, or what was asked for where that is less, without what distribution takes of it.
+
+    An estimate with `sharded` weights is of a program for all cards and has the reduced gradients in it.
+    """
     whole = Budget.of(card.name, backend=backend)
     if asked is not None:
         given = Budget.of(asked, backend=backend)
         whole = given if given.bytes < whole.bytes else whole
-    added = allocator_bytes(backend, gradient_bytes(model), compiled_together=False)
+    added = allocator_bytes(backend, gradient_bytes(model), compiled_together=sharded)
     taken_bytes = NCCL_BYTES + sum(added.values())
     if taken_bytes >= whole.bytes:
         raise NothingFitsError(
@@ -234,11 +252,12 @@ def budget_beside_distribution(asked: str | None, card: Card, backend: str, mode
             smallest_bytes=taken_bytes,
             hint="train on one card",
         )
-    source = f"{whole.source}, less {format_bytes(taken_bytes)} for NCCL (not measured) and reduced gradients"
+    gradients = "" if sharded else " and reduced gradients"
+    source = f"{whole.source}, less {format_bytes(taken_bytes)} for NCCL (not measured){gradients}"
     return Budget(bytes=whole.bytes - taken_bytes, source=source)
 
 
-def _plan_share(card: Card, share: int, make_plan: MakePlan) -> Plan:
+def _plan_share(card: Card, share: int, make_plan: MakePlan, *, others: bool) -> Plan:
     try:
         return make_plan(share, card)
     except NothingFitsError as error:
@@ -246,7 +265,7 @@ def _plan_share(card: Card, share: int, make_plan: MakePlan) -> Plan:
             f"{card.name} cannot train its share of {share} samples: {error.message}",
             smallest_bytes=error.smallest_bytes,
             recipe=error.recipe,
-            hint=f"leave the {card.name} out; on JAX, `--shard-weights` of `fitroom estimate` divides the weights",
+            hint=f"leave the {card.name} out" if others else error.hint,
         ) from error
 
 

@@ -64,12 +64,14 @@ class EstimatesOfPlan:
             return
         self._begun[candidate.key] = begin_estimate(
             self._model_at(candidate.variant.image_size),
-            self._request.batch_size,
+            self._request.batch_size * self._request.sharded_over,
             recipe=replace(candidate.recipe, image_size=None),
             optimizer=None if candidate.variant.optimizer else self._request.optimizer,
             loss=self._request.loss,
             gpu=self._target.card,
             limit=NO_LIMIT_BYTES,
+            devices=self._request.sharded_over,
+            shard_weights=self._request.sharded_over > 1,
         )
 
     def cancel(self) -> None:

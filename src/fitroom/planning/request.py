@@ -61,6 +61,8 @@ class PlanRequest:
     """The largest micro-batch, where the user has set it."""
 
     rebuild: Rebuild | None = None
+    sharded_over: int = 1
+    """How many cards divide weights and optimizer state among them; each trains on a batch of `batch_size`."""
 
     def __post_init__(self) -> None:
         if self.prefer not in PREFERENCES:

@@ -15,11 +15,31 @@ from fitroom.recipe import Recipe
 
 
 def try_recipe(
-    model: Any, batch_size: int, recipe: Recipe, card: Card, budget: Budget, *, backend: str, **compiled_with: Any
+    model: Any,
+    batch_size: int,
+    recipe: Recipe,
+    card: Card,
+    budget: Budget,
+    *,
+    backend: str,
+    sharded_over: int = 1,
+    **compiled_with: Any,
 ) -> Need:
-    """Estimate a recipe for a share of `batch_size` samples on a card. `compiled_with`: an optimizer, a loss."""
+    """Estimate a recipe for a share of `batch_size` samples on a card. `compiled_with`: an optimizer, a loss.
+
+    With `sharded_over` so many cards divide weights and optimizer state among them.
+    """
+    sharding = {"devices": sharded_over, "shard_weights": sharded_over > 1}
     with symbolic_calls(), freeze_temporarily(model, recipe.frozen_layers):
-        found = estimate(model, batch_size, recipe=recipe, gpu=card, limit=NO_LIMIT_BYTES, **compiled_with)
+        found = estimate(
+            model,
+            batch_size * sharded_over,
+            recipe=recipe,
+            gpu=card,
+            limit=NO_LIMIT_BYTES,
+            **sharding,
+            **compiled_with,
+        )
         speed = _predict_speed(model, batch_size, recipe, card, backend=backend, precision=found.precision)
     return Need(
         micro_batch=recipe.micro_batch or batch_size,

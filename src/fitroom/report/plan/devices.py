@@ -16,6 +16,12 @@ _SPEED_NOTE = (
     "several cards were never confirmed on several real cards."
 )
 
+_SHARDED_NOTE = (
+    "Weights and optimizer state do not fit on each card beside a share of the batch. They are divided, and the "
+    "cards exchange what each layer needs of them, which is not in the speeds. To train so, in Python: "
+    "with fitroom.devices({count}, shard_weights=True)."
+)
+
 
 def render_devices_plan(plan: DevicesPlan, title: str) -> RenderableType:
     """Lay out a row for each kind of card, and the recipe that all of them use."""
@@ -33,7 +39,8 @@ class _DevicesSheet:
         sheet, plan = Sheet.of(options), self.plan
         yield sheet.make_text(self.title, "bold")
         how = words.format_recipe(plan.recipe, max(plan.samples), precision=plan.plan.estimate.precision)
-        yield sheet.make_text(f"fits on all cards with {how}", "bold green")
+        divided = "weights and optimizer state divided among them, " if plan.sharded else ""
+        yield sheet.make_text(f"fits on all cards with {divided}{how}", "bold green")
         yield Text()
         yield _lay_out(plan, sheet)
         yield Text()
@@ -41,6 +48,8 @@ class _DevicesSheet:
             rate = plan.batch_size / plan.seconds_per_step
             yield sheet.make_text(f"at most {rate:,.0f} samples a second together, predicted")
         yield sheet.make_text(plan.why)
+        if plan.sharded:
+            yield sheet.make_text(_SHARDED_NOTE.format(count=len(plan.samples)))
         yield sheet.make_text(_SPEED_NOTE)
 
 
