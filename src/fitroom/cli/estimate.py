@@ -68,6 +68,7 @@ _EPILOG = (
 @click.option("--shard-weights", is_flag=True, help="With --devices on JAX: divide weights and optimizer, too.")
 @click.option("--inference", is_flag=True, help="Estimate a step of model.predict, not of training.")
 @click.option("--measure", is_flag=True, help="Measure the step on this machine's card instead of predicting it.")
+@shared.no_corrections
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: also list every buffer and its lifetime.")

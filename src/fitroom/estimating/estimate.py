@@ -17,6 +17,7 @@ from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.overhead import context_bytes
 from fitroom.distribution.overhead import NCCL
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.estimating.corrections import with_corrections
 from fitroom.estimating.devices import SpreadRequest, compiles_for_all
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
 from fitroom.input_sizes import InputShape, known_sizes
@@ -171,12 +172,12 @@ def begin_estimate(
     # All that concerns the model is found now: it may change before the result is asked for.
     added = spread.added_bytes(model, batch_size, recipe) if training else {}
     remat_notes = _describe_remat(model, recipe, training=training)
-    name = model.name
+    name, digest = model.name, _digest_layers(model, recipe)
 
     def result() -> Estimate:
         traced = pending.result()
         required_bytes = traced.required_bytes + sum(size for name, size in added.items() if name != NCCL)
-        return Estimate(
+        found = Estimate(
             peak_bytes=traced.timeline.peak_bytes,
             required_bytes=required_bytes,
             device_bytes=required_bytes + context_bytes(card, backend.name) + added.get(NCCL, 0),
@@ -202,9 +203,21 @@ def begin_estimate(
             ),
             devices=devices,
             distribution_bytes=added,
+            layers_digest=digest,
+            uncorrected_bytes=traced.predicted_bytes,
+            predicted_with=traced.predicted_with,
         )
+        return with_corrections(found)
 
     return PendingEstimate(result=result, cancel=pending.cancel)
+
+
+def _digest_layers(model: Any, recipe: Recipe) -> str:
+    """A digest of the model as the recipe trains it."""
+    from fitroom.keras_model.fingerprint import layers_digest  # it imports Keras
+
+    with _freeze(model, recipe):
+        return layers_digest(model)
 
 
 def _freeze(model: Any, recipe: Recipe) -> AbstractContextManager[None]:

@@ -72,6 +72,27 @@ class Estimate(RichDisplay):
     distribution_bytes: Mapping[str, int] = field(default_factory=dict)
     """What distribution adds on a device beside the peak, by what it is for."""
 
+    layers_digest: str | None = None
+    """A digest of the model's layers and variables, by which measured steps of it are found."""
+
+    uncorrected_bytes: int | None = None
+    """The peak as it was predicted, where a step measured on this machine corrected it, or was measured for it."""
+
+    predicted_with: Method | None = None
+    """The method of the prediction, where the step was measured beside it; None: as `method` says."""
+
+    @property
+    def predicted_by(self) -> Method:
+        """The method by which the peak was predicted, whether or not it was also measured."""
+        return self.predicted_with or self.method
+
+    @property
+    def correction(self) -> float | None:
+        """The share by which a measured step changed the predicted peak; None where none did."""
+        if self.uncorrected_bytes is None or self.method == "measured":
+            return None
+        return self.peak_bytes / self.uncorrected_bytes - 1
+
     @property
     def by_kind(self) -> dict[Kind, int]:
         """The peak split by kind; sums to `peak_bytes`."""
@@ -128,13 +149,17 @@ class Estimate(RichDisplay):
             "seconds": round(self.seconds, 2),
             **({"devices": self.devices, "samples_per_device": self.samples_per_device} if self.devices > 1 else {}),
             **({"distribution_bytes": dict(self.distribution_bytes)} if self.distribution_bytes else {}),
+            **({"layers_digest": self.layers_digest} if self.layers_digest else {}),
+            **({"uncorrected_bytes": self.uncorrected_bytes} if self.uncorrected_bytes is not None else {}),
+            **({"predicted_with": self.predicted_with} if self.predicted_with is not None else {}),
             **({"timeline": self.timeline.to_dict()} if with_timeline else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
         """The estimate that `to_dict(with_timeline=True)` wrote."""
-        later = ("devices", "distribution_bytes")  # files of earlier versions have none, nor those of one device
+        # Files of earlier versions have none of these, nor estimates of one device without a correction.
+        later = ("devices", "distribution_bytes", "layers_digest", "uncorrected_bytes", "predicted_with")
         plain = {each.name: data[each.name] for each in fields(cls) if each.name in data or each.name not in later}
         return cls(
             **plain

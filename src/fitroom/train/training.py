@@ -27,6 +27,7 @@ from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
 from fitroom.train.checkpointer import Checkpointer
 from fitroom.train.earlier_models import note_model
+from fitroom.train.first_steps import FirstSteps
 from fitroom.train.followers import callbacks_of_follower, own_run_folder
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
@@ -141,6 +142,8 @@ class Training:
                 for callback in known.callbacks:
                     if hasattr(callback, "set_sizing"):  # like Keras's `set_model`: callbacks may show the micro-batch
                         callback.set_sizing(transaction.training)
+                if plan is not None:
+                    transaction.first_steps = FirstSteps(plan, self.model, transaction.backend, events)
                 checkpointer = run and run.begin(
                     model=self.model,
                     source=source,

@@ -15,6 +15,7 @@ from fitroom.explaining.advice import MICRO_BATCH, REMAT
 from fitroom.explaining.explain import explain_lines
 from fitroom.explaining.explanation import Explanation
 from fitroom.recipe import Recipe, Remat
+from fitroom.train.first_steps import FirstSteps
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
 from fitroom.train.sizing import Sizing
 from fitroom.units import format_bytes
@@ -64,6 +65,8 @@ class Transaction:
         self._make_stepper, self._in_force = make_stepper, self.training.recipe
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
+        self.first_steps: FirstSteps | None = None
+        """Measures the first steps of a training with a plan."""
         self._has_split = False
         self._most_done: dict[StepName, int] = {}
         """The largest micro-batch of each kind of step that succeeded in this process."""
@@ -80,7 +83,10 @@ class Transaction:
             return self.stepper.train(batch, samples)
 
         self.prepare(batch)
+        counts = self.first_steps is not None and self.first_steps.before(batch.size, self.training.recipe)
         logs: dict[str, Any] = self._attempt(step, batch, self.training, "train_step")
+        if self.first_steps is not None and counts:
+            self.first_steps.after(self.stepper, self.training.recipe, batch.size)
         share = self.stepper.samples_per_device(batch.size)
         size = self.training.micro_batch_for(share)
         self._has_split |= size < share
