@@ -20,6 +20,7 @@ from fitroom.errors import InputError, UnknownNameError
 from fitroom.estimating.corrections import with_corrections
 from fitroom.estimating.devices import SpreadRequest, compiles_for_all
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
+from fitroom.estimating.sureness import with_seen_error
 from fitroom.input_sizes import InputShape, known_sizes
 from fitroom.keras_model.private import skip_tensorflow_types
 from fitroom.memory.estimate import Estimate
@@ -129,6 +130,7 @@ def begin_estimate(
     """
     from fitroom.backends.choose import current_backend
     from fitroom.keras_model.input_batch import symbolic_calls
+    from fitroom.keras_model.model_kind import model_kind
 
     started = time.perf_counter()
     batch_size = check_batch_size(batch_size)
@@ -172,7 +174,7 @@ def begin_estimate(
     # All that concerns the model is found now: it may change before the result is asked for.
     added = spread.added_bytes(model, batch_size, recipe) if training else {}
     remat_notes = _describe_remat(model, recipe, training=training)
-    name, digest = model.name, _digest_layers(model, recipe)
+    name, digest, kind = model.name, _digest_layers(model, recipe), model_kind(model)
 
     def result() -> Estimate:
         traced = pending.result()
@@ -207,7 +209,7 @@ def begin_estimate(
             uncorrected_bytes=traced.predicted_bytes,
             predicted_with=traced.predicted_with,
         )
-        return with_corrections(found)
+        return with_corrections(with_seen_error(found, kind))
 
     return PendingEstimate(result=result, cancel=pending.cancel)
 

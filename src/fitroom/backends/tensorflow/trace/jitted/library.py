@@ -30,7 +30,7 @@ class ChosenCompiler:
 def choose_compiler() -> ChosenCompiler:
     """The compiler in the folder made for TensorFlow, or else the one that is installed. Raises where there is none."""
     tensorflow = tensorflow_version()
-    wanted = _near_version(tensorflow)
+    wanted = near_version(tensorflow)
     library = _in_its_folder(wanted) or installed_compiler()
     if library is None:
         raise BackendError(
@@ -66,7 +66,8 @@ def _in_its_folder(wanted: str | None) -> CompilerLibrary | None:
     return found
 
 
-def _near_version(tensorflow: str) -> str | None:
+def near_version(tensorflow: str) -> str | None:
+    """The version of the compiler package that is near to the XLA of a version of TensorFlow; None: not known."""
     return NEAR_VERSIONS.get(".".join(tensorflow.split(".")[:2]))
 
 
