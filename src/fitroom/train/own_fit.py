@@ -28,7 +28,7 @@ def check_own_fit(model: Any) -> None:
     protected = "after `fitroom.protect()` its own `model.fit(...)` survives out-of-memory, too"
     if not hasattr(model, "preprocess_samples"):
         raise ModelError(
-            f"{type(model).__name__} has a `fit` of its own, in {kind.__name__}; `fitroom.fit` would leave out what it does.",
+            f"{type(model).__name__} has a `fit` of its own, in {kind.__name__}: `fitroom.fit` would leave it out.",
             hint=protected,
         )
     if getattr(model, "preprocessor", None) is not None:
