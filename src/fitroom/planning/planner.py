@@ -8,6 +8,7 @@ from fitroom.activity import announce, begin_step
 from fitroom.budget import Budget
 from fitroom.errors import NothingFitsError
 from fitroom.keras_model.freezing import freeze_temporarily
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.candidate_factory import CandidateFactory
 from fitroom.planning.candidates import Candidate, PricedCandidate, has_enough_samples
 from fitroom.planning.estimates import EstimatesOfPlan, format_micro_batch
@@ -21,7 +22,7 @@ from fitroom.planning.search import EstimateOf, Search
 from fitroom.planning.stages import VariantStages
 from fitroom.planning.target import Target
 from fitroom.planning.variant import Variant
-from fitroom.units import used_of
+from fitroom.units import format_bytes, used_of
 
 
 class Planner:
@@ -195,7 +196,12 @@ class Planner:
             backend=self._backend,
             gpu=self._target.card.name,
             model_digest=digest,
-            notes=(*self._target.notes, *self._notes(candidate), *found.notes),
+            notes=(
+                *self._target.notes,
+                *self._notes(candidate),
+                *found.notes,
+                *self._augmentation_notes(candidate, found),
+            ),
         )
 
     def _notes(self, candidate: Candidate) -> Iterator[str]:
@@ -210,6 +216,39 @@ class Planner:
                 "one that couples the samples of a batch cannot."
             )
         yield from self._stages.precision_notes()
+
+    def _augmentation_notes(self, candidate: Candidate, found: Estimate) -> Iterator[str]:
+        """Yield what the plan would gain without augmentation that keeps the step from being jitted."""
+        from fitroom.planning.without_augmentation import estimate_without_augmentation
+
+        if self._estimate is not None or candidate.variant.image_size is not None:
+            return
+        without = estimate_without_augmentation(
+            self._request, candidate.recipe, found, self._target.card, self._tell_step
+        )
+        if without is None:
+            return
+        before, after = format_bytes(found.required_bytes), format_bytes(without.required_bytes)
+        yield (
+            f"With augmentation in the input pipeline (`fitroom.move_augmentation`) this recipe, jitted, needs {after} "
+            f"in place of {before}{self._format_gain(candidate)}. A plan never does that by itself: random numbers "
+            "change."
+        )
+
+    def _format_gain(self, candidate: Candidate) -> str:
+        """Say how much faster a jitted step is predicted to be, where there are figures for both."""
+        from fitroom.planning.roofline.step_time import StepTime
+
+        step_time = StepTime.of_model(self._request.model, backend=self._backend, card=self._target.card)
+        if step_time is None or self._backend != "tensorflow":
+            return "; faster by a factor that was not measured on a card"
+        step = {
+            "batch_size": candidate.batch_size,
+            "micro_batch": candidate.micro_batch,
+            "precision": candidate.variant.precision,
+        }
+        times = step_time.seconds(**step, jit=False) / step_time.seconds(**step, jit=True)
+        return f", and is predicted to be {times:.1f} times as fast"
 
     def _make_option(self, search: Search, one: PricedCandidate) -> Option:
         return Option(
