@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from fitroom.train.loop import Loop, Validation
 from fitroom.train.open_run import OpenRun, open_run_folder
 from fitroom.train.planned import KNOBS_OF_FIT, check_batches, load_plan, recipes_of, sample_shapes
 from fitroom.train.transaction import Transaction, prepare
+from fitroom.train.whole_batches import list_offers, remat_fallback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +268,8 @@ def build_transaction(
         recipes=recipes,
         whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),
+        whole_fallbacks=partial(remat_fallback, model),
+        whole_offers=partial(list_offers, model),
     )
     if whole is not None:
         transaction.stepper.trust(recipes[0].samples_at_once(whole))
