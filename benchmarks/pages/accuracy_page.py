@@ -8,12 +8,16 @@ import json
 import re
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from fitroom.estimating.sureness import LEAST_CASES
 from pages.figures import COLUMNS, Compared, capped, compared, smallest_caps, summed_up
 from predict.accuracy import RESULTS, SMALLEST_LIMITS, read_lines
+from predict.calibration import Measured, claim_rows, own_steps, world_steps
+from predict.calibration import rows as calibration_rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -67,6 +71,18 @@ jitted TensorFlow ran under their cap, but were not measured without one.
 | | cases | ran | did not |
 |---|---:|---:|---|
 {caps}
+
+### Calibration
+
+Of the estimates that said how much is needed, so many trainings ran under a limit of just that. These are the held-out
+cases of this page{world}.
+
+{claims}
+
+An estimate shows the error of models like the one at hand, by method, kind of layers and size, from the same cases
+(`benchmarks/predict/calibration.py`). A kind or size has figures of its own from {least} cases on:
+
+{like}
 
 The smallest cap under which a case runs, found by bisection (`predict/accuracy.py cap --search`), and today's
 `required_bytes`:
@@ -207,6 +223,10 @@ def make_page() -> str:
         targets="; ".join(f"{COLUMNS[c]} {percent(m)} and {percent(p)}" for c, (m, p) in _TARGETS.items()),
         verdict=verdict(found),
         caps="\n".join(cap_rows()),
+        world=calibrated_world(),
+        least=LEAST_CASES,
+        claims="\n".join(claim_rows(calibrated())),
+        like="\n".join(calibration_rows(calibrated(), least=LEAST_CASES)),
         smallest="\n".join(smallest_rows(found)),
         close=closeness(found),
         peers="\n".join(peer_rows(found)),
@@ -216,6 +236,20 @@ def make_page() -> str:
         traced=traced_section(),
         applications=applications_section(),
     )
+
+
+@cache
+def calibrated() -> list[Measured]:
+    """All steps that were measured and that no rule was fitted on."""
+    return [*own_steps(), *world_steps()]
+
+
+def calibrated_world() -> str:
+    """Whether the corpus is among them, in words."""
+    count = sum(1 for _ in world_steps())
+    if not count:
+        return "; of the corpus ([world.md](world.md)) nothing was measured yet"
+    return f", and {count} steps of the reported half of the corpus ([world.md](world.md))"
 
 
 def reported(found: list[Compared], column: str) -> list[Compared]:

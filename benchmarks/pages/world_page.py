@@ -1,4 +1,4 @@
-"""Write which models of the corpus can be estimated into docs/world.md, from the results.
+"""Write which models of the corpus can be estimated, and how right that is, into docs/world.md, from the results.
 
 python benchmarks/pages/world_page.py [--check]
 """
@@ -9,6 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from pages.page_figures import write_figures
+from predict.calibration import rows as measured_rows
+from predict.calibration import world_steps
 from world.corpus import CONFIGURATIONS, FAMILIES, MODES
 from world.estimates import RESULT, read_lines
 
@@ -26,6 +28,7 @@ def figures() -> str:
     """What could be estimated, what was refused and why, and what trained to the same losses."""
     lines = read_lines(RESULT)
     rows = [
+        *_measured_rows(),
         f"{len(CONFIGURATIONS)} configurations of {len(FAMILIES)} families:",
         "",
         "| | tried | estimated | refused | failed |",
@@ -60,6 +63,24 @@ def figures() -> str:
             agree = len(of_mode) - plain - bad - refused
             rows.append(f"| {NAMES[mode]} | {len(of_mode)} | {agree} | {refused} | {bad} | {plain} |")
     return "\n".join([*rows, ""])
+
+
+def _measured_rows() -> list[str]:
+    """Predicted against measured, for the half that no rule was fitted on; how many of the other half there are."""
+    reported, everything = list(world_steps()), list(world_steps(half=None))
+    if not everything:
+        return [
+            "**No figure here was measured on a card yet**: the table says which models can be estimated at all, for",
+            "an H200, on a machine without a GPU.",
+            "",
+        ]
+    said = (
+        f"Measured on an H200: {len(everything)} steps, {len(reported)} of them of families on which nothing was\n"
+        "fitted. Error of the predicted peak of those, whether a training ran under a limit of `required_bytes`, and\n"
+        "how much more that is than the peak:"
+    )
+    rows = [said, "", *measured_rows(reported)] if reported else [f"{said} none yet."]
+    return [*rows, ""]
 
 
 def _outcome(line: dict) -> str:

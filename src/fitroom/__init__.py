@@ -26,6 +26,8 @@ from fitroom.errors import UnknownNameError as UnknownNameError
 from fitroom.estimating.estimate import estimate as estimate
 from fitroom.explaining.explain import explain as explain
 from fitroom.explaining.explanation import Explanation as Explanation
+from fitroom.keras_model.augmentation import Augmentation as Augmentation
+from fitroom.keras_model.augmentation import move_augmentation as move_augmentation
 from fitroom.keras_model.jit_choice import remember_choices as _remember_choices
 from fitroom.loops.fresh import Round as Round
 from fitroom.loops.fresh import fresh as fresh

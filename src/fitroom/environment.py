@@ -3,6 +3,8 @@
     FITROOM_CACHE_DIR     where estimates, scans of folders, decoded images and compiled programs are cached; default:
                           the user's cache folder
     FITROOM_NO_CACHE      set to anything: neither read nor write the cache
+    FITROOM_NO_CORRECTIONS
+                          set to anything: neither use nor keep measured steps that correct estimates
     FITROOM_RESTARTS      how many processes of this command ran before this one, as it restarts where memory stays
                           taken; set by fitroom itself
     FITROOM_VOTE_SECONDS  how long a process of a training on several devices waits for the others; default: 600
@@ -23,6 +25,7 @@ LAUNCHED = "FITROOM_LAUNCHED"
 SEED = "FITROOM_SEED"
 LOGS = "FITROOM_LOGS"
 VOTE_SECONDS = "FITROOM_VOTE_SECONDS"
+NO_CORRECTIONS = "FITROOM_NO_CORRECTIONS"
 
 
 def restarts_so_far() -> int:
@@ -48,6 +51,12 @@ def cache_folder() -> Path | None:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("fitroom", appauthor=False))
+
+
+def corrections_folder() -> Path | None:
+    """The folder of measured steps that correct estimates; None where caching or corrections are off."""
+    folder = cache_folder()
+    return None if folder is None or os.environ.get(NO_CORRECTIONS) else folder / "corrections"
 
 
 def tensorflow_compiler_folder() -> Path:

@@ -54,6 +54,9 @@ class EventKind:
     EARLIER_MODELS = "earlier_models"
     """Models of earlier calls of `fit` still take memory; told once a process."""
 
+    STEP_MEASURED = "step measured"
+    """The peak of the first steady steps, and how far the plan's estimate was from it."""
+
     # What the training is carried out with.
     DEVICE = "device"
     """Training runs on the CPU although the machine has a card; told once a process."""

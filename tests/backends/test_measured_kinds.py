@@ -2,9 +2,11 @@
 
 import keras
 import pytest
+from keras import layers
 
 import fitroom
 from fitroom.keras_model.measured_kinds import unmeasured_kinds
+from fitroom.keras_model.model_kind import model_kind
 
 pytestmark = pytest.mark.quick_on("torch")
 
@@ -28,3 +30,20 @@ def test_a_kind_that_was_never_measured_is_named_and_given_room():
     assert any("Conv1D" in note for note in found.notes)
     assert not any("was measured on a card yet" in note for note in measured.notes)
     assert found.required_bytes > found.peak_bytes
+
+
+def test_a_kind_of_model_is_told_by_its_layers():
+    image, tokens = keras.Input((32, 32, 3)), keras.Input((8, 16))
+    patches = layers.Reshape((16, 8))(layers.Conv2D(8, 8, strides=8)(image))
+    attended = layers.MultiHeadAttention(2, 4)(patches, patches)
+    convolved = layers.Conv1D(8, 3)(layers.Conv1D(8, 3)(attended))
+    outputs = {
+        "convolutions": (image, layers.SeparableConv2D(4, 3)(image)),
+        "attention": (image, attended),
+        "convolutions and attention": (image, convolved),
+        "recurrent layers": (tokens, layers.Bidirectional(layers.LSTM(4))(tokens)),
+        "other layers": (tokens, layers.Dense(4)(tokens)),
+    }
+    assert {kind: model_kind(keras.Model(*ends)) for kind, ends in outputs.items()} == dict(
+        zip(outputs, outputs, strict=True)
+    )

@@ -249,6 +249,10 @@ def test_a_batch_that_cannot_be_cut_is_planned_whole_and_why_is_said(model):
     assert {one.micro_batch for one in plan.frontier} == {64}
     assert all(recipe.micro_batch is None for recipe in plan.fallbacks)
     assert "The batch cannot be split into micro-batches: the model brings its own `train_step`." in plan.notes
+    assert any(note.startswith("In its place a plan may take remat") for note in plan.notes)
+    assert any("--precision auto" in note for note in plan.notes)
+    with pytest.raises(fitroom.NothingFitsError, match="cannot be split into micro-batches: the model brings its own"):
+        planner(int(0.05 * whole_bytes), own).plan()
 
 
 def test_a_loss_without_a_reduction_is_planned_whole_before_keras_has_seen_a_batch(model):

@@ -382,3 +382,29 @@ def test_a_model_that_runs_its_batches_itself_is_left_to_keras():
     with served(), pytest.raises(NotImplementedError, match="asked for by Keras"):
         model.fit(X, X, verbose=0)
     assert dict(CALLS) == {Call(method="fit", left_to_keras="the model brings its own `make_train_function`"): 1}
+
+
+class Halves(keras.Model):
+    """Halves its inputs in a `fit` of its own, as KerasHub's tasks preprocess."""
+
+    def fit(self, x=None, y=None, **options):
+        return super().fit(x / 2, y, **options)
+
+
+@pytest.mark.quick_on("torch")
+def test_a_fit_of_the_models_own_is_served_and_never_left_out():
+    def make():
+        keras.utils.set_random_seed(1)
+        inputs = keras.Input((3,))
+        model = Halves(inputs, layers.Dense(1)(inputs))
+        model.compile("sgd", "mse")
+        return model
+
+    x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
+    with pytest.raises(fitroom.ModelError, match="has a `fit` of its own, in Halves"):
+        fitroom.fit(make(), x, y, verbose=0)
+    plain = make().fit(x, y, verbose=0).history["loss"]
+    fitroom.protect()
+    served = make().fit(x, y, verbose=0)
+    assert served.history["loss"] == plain
+    assert hasattr(served, "fitroom")

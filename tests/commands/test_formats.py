@@ -76,6 +76,11 @@ def test_an_estimate_as_json_has_the_same_keys_and_with_the_same_versions_the_sa
     found = json.loads(run_python(*command, backend=backend, folder=tmp_path).stdout)
     assert found.pop("seconds") > 0
     assert expected.pop("seconds") > 0
+    # How wrong estimates were is what today's results say, and later versions tell more of it.
+    assert found.pop("typical_error") > 0
+    assert expected.pop("typical_error") > 0
+    assert found.keys() - expected.keys() <= {"seen_error", "layers_digest"}
+    found = {name: value for name, value in found.items() if name in expected}
     if found["versions"] == expected["versions"] and found["method"] == expected["method"]:
         assert found == expected
     else:  # another compiler or allocator: figures, layers and notes may differ

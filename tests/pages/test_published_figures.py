@@ -11,6 +11,7 @@ import pytest
 from harness.cases import CASES
 from pages.figures import Compared, capped, compared, smallest_caps, summed_up
 from predict.accuracy import read_lines
+from predict.calibration import world_steps
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -54,6 +55,47 @@ def test_the_error_an_estimate_states_is_the_measured_median(file, constant, err
     stated = re.search(rf"^{constant}[^=]*= ([\d.]+)$", (BACKENDS / file).read_text(), re.MULTILINE)
     assert stated is not None
     assert float(stated[1]) == round(summed_up(errors()).median, 4)
+
+
+def test_the_errors_that_estimates_show_are_what_the_results_say():
+    command = [sys.executable, ROOT / "benchmarks" / "predict" / "calibration.py", "--check"]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+def write_world(folder, *, peak_bytes=1000, run=None):
+    """One configuration of the reported half, and one of the other, predicted at 1010 bytes with 1100 required."""
+    for name in ("rwkv7", "bert"):
+        key = {"name": name, "mode": "torch", "family": "", "half": "reported"}
+        found = {"peak_bytes": 1010, "required_bytes": 1100, "method": "traced", "versions": {}}
+        files = {"predicted": found, "measured": {"peak_bytes": peak_bytes}, "capped": run}
+        for file, facts in files.items():
+            if facts is not None:
+                with (folder / f"world_{file}.jsonl").open("a") as lines:
+                    lines.write(json.dumps(key | facts) + "\n")
+
+
+def test_of_the_corpus_only_the_reported_half_of_today_counts(tmp_path):
+    write_world(tmp_path)
+    [found] = world_steps(tmp_path)
+    assert (found.name, found.group, found.ran) == ("rwkv7", "torch", None)
+    assert found.error == pytest.approx(0.01)
+    assert len(list(world_steps(tmp_path, half=None))) == 2
+
+
+@pytest.mark.parametrize(
+    ("run", "ran"),
+    [
+        ({"limit_bytes": 1100, "peak_bytes": 990}, True),
+        ({"limit_bytes": 1200, "peak_bytes": 990}, None),
+        ({"limit_bytes": 1100, "crashed": "out of memory"}, False),
+        ({"limit_bytes": 1050, "crashed": "out of memory"}, None),
+        ({"limit_bytes": 1100, "crashed": "longer than 240 s"}, None),
+    ],
+)
+def test_a_run_under_a_limit_counts_for_todays_claim_only(tmp_path, run, ran):
+    write_world(tmp_path, run=run)
+    assert [found.ran for found in world_steps(tmp_path)] == [ran]
 
 
 def test_every_backend_has_cases_enough():

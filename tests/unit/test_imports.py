@@ -68,6 +68,8 @@ def test_the_public_names_are_these():
         "find_card",
         "fit",
         "freeze",
+        "move_augmentation",
+        "Augmentation",
         "isolate_objective",
         "isolate_tuner",
         "fresh",

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
+from fitroom.backends.meter import LimitWarning, MemoryMeter
 from fitroom.inputs.waiting import TimedBatches, listening_to_waits
 from fitroom.watching.input_clock import InputClock
-from fitroom.watching.meter import LimitWarning, MemoryMeter
 from fitroom.watching.phases import PhaseMeter
 from fitroom.watching.running_call import RunningCall
 from fitroom.watching.sampler import Sampler

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from fitroom.environment import tensorflow_compiler_folder
 from fitroom.keras_model.loading import function, preset
 from fitroom.memory import cache
+from fitroom.memory.corrections import corrections_stamp
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +28,8 @@ def key_of(question: dict[str, Any]) -> str | None:
     if identity is None or question["measure"]:
         return None
     settings = sorted(pair for pair in os.environ.items() if pair[0].startswith(_FRAMEWORK_PREFIXES))
-    return cache.digest("answer", repr(sorted(question.items())), identity, repr(settings), _installed(), _keras_json())
+    known = (identity, repr(settings), _installed(), _keras_json(), corrections_stamp())
+    return cache.digest("answer", repr(sorted(question.items())), *known)
 
 
 def load_answer(key: str | None, read: Callable[[Any], Answer]) -> Answer | None:

@@ -49,6 +49,7 @@ _EPILOG = (
 @click.option(
     "--probe", is_flag=True, help="Time the best recipes on this machine's card instead of predicting their speed."
 )
+@shared.no_corrections
 @shared.unsafe
 @click.option("--all-recipes", is_flag=True, help="Show all alternatives.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import click
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completion import complete_gpus
 from fitroom.cli.option_types import DevicesChoice, RematChoice
+from fitroom.environment import NO_CORRECTIONS
 from fitroom.recipe import KERNELS, PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
@@ -34,6 +36,20 @@ config = click.option(
     type=click.Path(),
     metavar="FILE",
     help="Arguments for a class of a package or a function, as a JSON object.",
+)
+
+
+def _switch_corrections_off(ctx: click.Context, param: click.Parameter, is_off: bool) -> None:
+    if is_off:
+        os.environ[NO_CORRECTIONS] = "1"
+
+
+no_corrections = click.option(
+    "--no-corrections",
+    is_flag=True,
+    expose_value=False,
+    callback=_switch_corrections_off,
+    help="Neither use nor keep steps measured on this machine, which correct estimates.",
 )
 unsafe = click.option("--unsafe", is_flag=True, help="Run code stored in a .keras file, such as Lambda layers.")
 

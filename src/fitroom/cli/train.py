@@ -117,6 +117,7 @@ def _check_engine(options: TrainOptions) -> None:
     show_default=True,
 )
 @shared.jit
+@shared.no_corrections
 @shared.optimizer("A name of keras.optimizers.", default="adam", show_default=True)
 @click.option(
     "--learning-rate",

@@ -17,8 +17,10 @@ from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.overhead import context_bytes
 from fitroom.distribution.overhead import NCCL
 from fitroom.errors import InputError, UnknownNameError
+from fitroom.estimating.corrections import with_corrections
 from fitroom.estimating.devices import SpreadRequest, compiles_for_all
 from fitroom.estimating.smallest_limit import trace_under_smallest_limit
+from fitroom.estimating.sureness import with_seen_error
 from fitroom.input_sizes import InputShape, known_sizes
 from fitroom.keras_model.private import skip_tensorflow_types
 from fitroom.memory.estimate import Estimate
@@ -128,6 +130,7 @@ def begin_estimate(
     """
     from fitroom.backends.choose import current_backend
     from fitroom.keras_model.input_batch import symbolic_calls
+    from fitroom.keras_model.model_kind import model_kind
 
     started = time.perf_counter()
     batch_size = check_batch_size(batch_size)
@@ -171,12 +174,14 @@ def begin_estimate(
     # All that concerns the model is found now: it may change before the result is asked for.
     added = spread.added_bytes(model, batch_size, recipe) if training else {}
     remat_notes = _describe_remat(model, recipe, training=training)
-    name = model.name
+    movable = _movable_augmentation(model, recipe) if training else ()
+    name, digest, kind = model.name, _digest_layers(model, recipe), model_kind(model)
 
     def result() -> Estimate:
         traced = pending.result()
+        augmentation = _describe_movable(movable) if traced.method == "traced" else ()
         required_bytes = traced.required_bytes + sum(size for name, size in added.items() if name != NCCL)
-        return Estimate(
+        found = Estimate(
             peak_bytes=traced.timeline.peak_bytes,
             required_bytes=required_bytes,
             device_bytes=required_bytes + context_bytes(card, backend.name) + added.get(NCCL, 0),
@@ -199,12 +204,25 @@ def begin_estimate(
                 *remat_notes,
                 *spread.notes(batch_size, added),
                 *traced.notes,
+                *augmentation,
             ),
             devices=devices,
             distribution_bytes=added,
+            layers_digest=digest,
+            uncorrected_bytes=traced.predicted_bytes,
+            predicted_with=traced.predicted_with,
         )
+        return with_corrections(with_seen_error(found, kind))
 
     return PendingEstimate(result=result, cancel=pending.cancel)
+
+
+def _digest_layers(model: Any, recipe: Recipe) -> str:
+    """A digest of the model as the recipe trains it."""
+    from fitroom.keras_model.fingerprint import layers_digest  # it imports Keras
+
+    with _freeze(model, recipe):
+        return layers_digest(model)
 
 
 def _freeze(model: Any, recipe: Recipe) -> AbstractContextManager[None]:
@@ -222,6 +240,28 @@ def _describe_limit(request: StepRequest, limit: str | int | None, backend: str)
     if not card.memory_bytes < limit_bytes < NO_LIMIT_BYTES:
         return ()
     return (f"{card.name} has {format_bytes(card.memory_bytes)}, less than the limit of {format_bytes(limit_bytes)}.",)
+
+
+def _movable_augmentation(model: Any, recipe: Recipe) -> tuple[str, ...]:
+    """Return the augmentation for which a step is not jitted, and without which it would be."""
+    from fitroom.backends.choose import current_backend
+    from fitroom.keras_model.augmentation import movable_augmentation
+    from fitroom.keras_model.jit_choice import jit_choice
+    from fitroom.keras_model.layers import can_be_jitted
+
+    is_chosen = recipe.jit is False or jit_choice(model) is False
+    if is_chosen or current_backend().name == "torch" or can_be_jitted(model):
+        return ()
+    return movable_augmentation(model)
+
+
+def _describe_movable(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    return (
+        f"The step is not jitted, for {', '.join(names)}. `fitroom.move_augmentation(model)` takes such layers out, "
+        "for the input pipeline, and the rest can be jitted; random numbers are other ones then.",
+    )
 
 
 def _describe_remat(model: Any, recipe: Recipe, *, training: bool) -> tuple[str, ...]:

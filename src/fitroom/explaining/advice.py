@@ -44,6 +44,16 @@ MICRO_BATCH = Setting(
     how="fitroom run train.py, or fitroom.fit(model, ...) in place of model.fit(...)",
     changes=EFFECTS["micro_batch"],
 )
+JIT = Setting(
+    what="have XLA compile the step: it fuses operations, and recomputes by itself near the limit of the card",
+    how="fitroom.fit(model, ..., recipe=fitroom.Recipe(jit=True)), or model.compile(..., jit_compile=True)",
+    changes=EFFECTS["jit"],
+)
+KERNELS = Setting(
+    what="PyTorch's fused kernels, which keep less for the backward pass",
+    how='fitroom.fit(model, ..., recipe=fitroom.Recipe(kernels="fused"))',
+    changes=EFFECTS["kernels"],
+)
 _SMALLER_TASK = Setting(
     what="smaller images, a smaller model, or an optimizer with less state (SGD, Lion)",
     how="fitroom plan MODEL --batch-size N --budget SIZE --allow image-size,optimizer",

@@ -46,6 +46,12 @@ def variable_lines(model: Any) -> list[str]:
     return [describe_variable(variable) for variable in model.variables]
 
 
+def layers_digest(model: Any) -> str:
+    """A digest of the layers and variables of a built model. Its precision, values and `compile` do not count."""
+    lines = [*layer_lines(model, with_precision=False), *variable_lines(model)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 def given_learning_rate(model: Any) -> float | None:
     """The learning rate where it is a plain number, not a schedule."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)

@@ -30,6 +30,7 @@ class Objective:
     def __init__(self, model: Any) -> None:
         self.model = model
         self._kinds: tuple[Kind, ...] | None = None
+        self._why_coupled: str | None = None
 
     def why_whole(self, step: StepName = "train_step") -> str | None:
         """Why a step of this model needs whole batches, or None where nothing is known against micro-batches."""
@@ -45,7 +46,7 @@ class Objective:
         for loss in self._given_losses():
             if getattr(loss, "reduction", "") in (None, "none"):
                 return f"the loss {loss.name!r} has no reduction"
-        return None
+        return self._why_coupled
 
     @property
     def untried_losses(self) -> list[str]:
@@ -85,6 +86,13 @@ class Objective:
         """
         if self._kinds is not None:
             return
+        try:
+            self._kinds = self._try_losses(batch, predict)
+        except ModelError as error:
+            self._why_coupled = error.message[:1].lower() + error.message[1:].removesuffix(".")
+            raise
+
+    def _try_losses(self, batch: Batch, predict: Callable[[Any], Any]) -> tuple[Kind, ...]:
         check_added_losses(self.model, batch.slice(0, min(TRIED_SAMPLES, batch.size)))
         kinds = [kind_of(loss, may_mask=may_mask(self.model)) for loss in self._losses()]
         if None in kinds:
@@ -92,7 +100,7 @@ class Objective:
             kinds = [known or found for known, found in zip(kinds, found_kinds, strict=True)]
             if may_mask(self.model):
                 kinds = ["sum" if kind == "sum" else "counted" for kind in kinds]
-        self._kinds = tuple(kind for kind in kinds if kind is not None)
+        return tuple(kind for kind in kinds if kind is not None)
 
     def assume_losses(self) -> None:
         """In place of `try_losses` where there is no data: losses that are not Keras's own are taken for means."""

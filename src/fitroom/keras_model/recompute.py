@@ -81,6 +81,13 @@ class Rematerialisation:
         return in_segments
 
 
+def has_blocks(model: Any) -> bool:
+    """Whether `remat="blocks"` recomputes anything of a built model."""
+    if functional_of(model) is None:
+        return any(inner_layers(layer) for layer in model.layers)
+    return bool(SegmentChooser.of_model(model).choose("blocks").segments)
+
+
 def resident_bytes(model: Any, num_samples: int) -> int:
     """Bytes in use through a whole training step: variables, gradients, the optimizer's variables, the batch."""
     held = [*model.variables, *model.metrics_variables, *model.trainable_variables]

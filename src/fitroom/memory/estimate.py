@@ -1,7 +1,7 @@
 """An estimate: what a recipe takes on a card under an allocator limit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from fitroom.display import RichDisplay
@@ -19,6 +19,21 @@ class LayerBytes:
 
     layer: str
     bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenError:
+    """How wrong predicted peaks of models like the one at hand were, over steps that were measured on a card."""
+
+    cases: int
+    """How many steps that were."""
+
+    median: float
+    """Of the relative errors, without their signs."""
+
+    percentile_95: float
+    of: str
+    """Which models these are, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +56,7 @@ class Estimate(RichDisplay):
     """How it was found."""
 
     typical_error: float | None
-    """Median relative error of `peak_bytes` by this method, as benchmarked; None where unmeasured."""
+    """Median relative error of `peak_bytes`, of models like this one where there are enough; None where unmeasured."""
 
     model: str
     backend: str
@@ -71,6 +86,30 @@ class Estimate(RichDisplay):
 
     distribution_bytes: Mapping[str, int] = field(default_factory=dict)
     """What distribution adds on a device beside the peak, by what it is for."""
+
+    seen_error: SeenError | None = None
+    """How wrong estimates of models like this one were; None where too few were measured."""
+
+    layers_digest: str | None = None
+    """A digest of the model's layers and variables, by which measured steps of it are found."""
+
+    uncorrected_bytes: int | None = None
+    """The peak as it was predicted, where a step measured on this machine corrected it, or was measured for it."""
+
+    predicted_with: Method | None = None
+    """The method of the prediction, where the step was measured beside it; None: as `method` says."""
+
+    @property
+    def predicted_by(self) -> Method:
+        """The method by which the peak was predicted, whether or not it was also measured."""
+        return self.predicted_with or self.method
+
+    @property
+    def correction(self) -> float | None:
+        """The share by which a measured step changed the predicted peak; None where none did."""
+        if self.uncorrected_bytes is None or self.method == "measured":
+            return None
+        return self.peak_bytes / self.uncorrected_bytes - 1
 
     @property
     def by_kind(self) -> dict[Kind, int]:
@@ -128,13 +167,18 @@ class Estimate(RichDisplay):
             "seconds": round(self.seconds, 2),
             **({"devices": self.devices, "samples_per_device": self.samples_per_device} if self.devices > 1 else {}),
             **({"distribution_bytes": dict(self.distribution_bytes)} if self.distribution_bytes else {}),
+            **({"seen_error": asdict(self.seen_error)} if self.seen_error else {}),
+            **({"layers_digest": self.layers_digest} if self.layers_digest else {}),
+            **({"uncorrected_bytes": self.uncorrected_bytes} if self.uncorrected_bytes is not None else {}),
+            **({"predicted_with": self.predicted_with} if self.predicted_with is not None else {}),
             **({"timeline": self.timeline.to_dict()} if with_timeline else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Estimate":
         """The estimate that `to_dict(with_timeline=True)` wrote."""
-        later = ("devices", "distribution_bytes")  # files of earlier versions have none, nor those of one device
+        # Files of earlier versions have none of these, nor estimates of one device without a correction.
+        later = ("devices", "distribution_bytes", "seen_error", "layers_digest", "uncorrected_bytes", "predicted_with")
         plain = {each.name: data[each.name] for each in fields(cls) if each.name in data or each.name not in later}
         return cls(
             **plain
@@ -142,5 +186,6 @@ class Estimate(RichDisplay):
                 "timeline": Timeline.from_dict(data["timeline"]),
                 "recipe": Recipe(**data["recipe"]),
                 "notes": tuple(data["notes"]),
+                "seen_error": SeenError(**data["seen_error"]) if data.get("seen_error") else None,
             }
         )

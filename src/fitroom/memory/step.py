@@ -79,6 +79,12 @@ class TracedStep:
 
     notes: tuple[str, ...] = ()
 
+    predicted_bytes: int | None = None
+    """The peak that was predicted for a step that was measured."""
+
+    predicted_with: Method | None = None
+    """The method of that prediction."""
+
     def with_margin(self, added_bytes: int, notes: tuple[str, ...]) -> "TracedStep":
         """The same with more room, and why."""
         return replace(self, required_bytes=self.required_bytes + added_bytes, notes=(*self.notes, *notes))
@@ -93,6 +99,8 @@ class TracedStep:
             method="measured",
             typical_error=0.0,
             notes=(*self.notes, difference_note(predicted_bytes, measured_bytes)),
+            predicted_bytes=predicted_bytes,
+            predicted_with=self.method,
         )
 
 

@@ -1,11 +1,11 @@
 """The digest of the model that a plan is for: it refuses another model, says what differs, and renumbers layers."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fitroom.keras_model.fingerprint import layer_lines, variable_lines
+from fitroom.keras_model.fingerprint import layers_digest
+from fitroom.keras_model.private import all_layers
 from fitroom.recipe import Remat
 
 _NUMBERED = re.compile(r"(?P<base>.*?)(?:_(?P<number>\d+))?(?P<again>#\d+)?")
@@ -22,16 +22,24 @@ def model_digest(model: Any) -> str:
     >>> model_digest(model)  # doctest: +SKIP
     'layers=133 variables=236 numbers=20871725 sha256=3f5b... numbered=add:12,conv2d:4'
     """
-    layers, variables = layer_lines(model, with_precision=False), variable_lines(model)
     parts = {
-        "layers": len(layers),
-        "variables": len(variables),
+        "layers": len(all_layers(model)),
+        "variables": len(model.variables),
         "numbers": model.count_params(),
-        "sha256": hashlib.sha256("\n".join([*layers, *variables]).encode()).hexdigest(),
+        "sha256": layers_digest(model),
     }
     if first := _first_numbers(_call_names(model)):
         parts["numbered"] = ",".join(f"{base}:{number}" for base, number in sorted(first.items()))
     return _join(parts)
+
+
+def layers_of(digest: str) -> str:
+    """The part of a model's digest that tells its layers and variables, as `layers_digest` has it.
+
+    >>> layers_of("layers=3 sha256=b2 numbered=add:4")
+    'b2'
+    """
+    return _parts(digest).get("sha256", "")
 
 
 def describe_difference(of_plan: str, of_model: str) -> str | None:

@@ -8,6 +8,7 @@ from fitroom.activity import announce, begin_step
 from fitroom.budget import Budget
 from fitroom.errors import NothingFitsError
 from fitroom.keras_model.freezing import freeze_temporarily
+from fitroom.memory.estimate import Estimate
 from fitroom.planning.candidate_factory import CandidateFactory
 from fitroom.planning.candidates import Candidate, PricedCandidate, has_enough_samples
 from fitroom.planning.estimates import EstimatesOfPlan, format_micro_batch
@@ -21,7 +22,7 @@ from fitroom.planning.search import EstimateOf, Search
 from fitroom.planning.stages import VariantStages
 from fitroom.planning.target import Target
 from fitroom.planning.variant import Variant
-from fitroom.units import used_of
+from fitroom.units import format_bytes, used_of
 
 
 class Planner:
@@ -80,7 +81,7 @@ class Planner:
         why_no_smaller = self._stages.why_no_smaller
         if best is None:
             assert last is not None, "there is at least one stage"
-            raise _add_card(last, self._backend, why_no_smaller)
+            raise _add_card(last, self._backend, " ".join(filter(None, [why_no_smaller, *self._why_not_smaller()])))
         return replace(best, notes=(*best.notes, why_no_smaller)) if why_no_smaller else best
 
     def guess(self, target: Target) -> Option | None:
@@ -195,14 +196,18 @@ class Planner:
             backend=self._backend,
             gpu=self._target.card.name,
             model_digest=digest,
-            notes=(*self._target.notes, *self._notes(candidate), *found.notes),
+            notes=(
+                *self._target.notes,
+                *self._notes(candidate),
+                *found.notes,
+                *self._augmentation_notes(candidate, found),
+            ),
         )
 
     def _notes(self, candidate: Candidate) -> Iterator[str]:
         """Yield a sentence for each thing that could not be tried."""
         yield from self._stages.jit_notes()
-        if self._why_whole:
-            yield f"The batch cannot be split into micro-batches: {self._why_whole}."
+        yield from self._whole_notes()
         if self._untried_losses and not candidate.is_whole:
             names = ", ".join(map(repr, self._untried_losses))
             yield (
@@ -210,6 +215,90 @@ class Planner:
                 "one that couples the samples of a batch cannot."
             )
         yield from self._stages.precision_notes()
+
+    def _whole_notes(self) -> Iterator[str]:
+        """Yield why a batch stays whole, and what may take the place of micro-batches."""
+        if self._why_whole is None:
+            return
+        yield f"The batch cannot be split into micro-batches: {self._why_whole}."
+        asked, keep = self._request, self._request.keep
+        ways = [
+            *(["remat"] if "remat" not in keep else []),
+            *(["XLA"] if "jit" not in keep and self._backend == "tensorflow" else []),
+            *(["fused kernels"] if "kernels" not in keep and self._backend == "torch" else []),
+            *(["another precision"] if asked.precision is not None and "precision" not in keep else []),
+        ]
+        if ways:
+            yield f"In its place a plan may take {', '.join(ways)}."
+        if asked.precision is None and "precision" not in keep and self._stages.own.precision == "float32":
+            yield 'Mixed precision was not allowed; --precision auto (`precision="auto"`) allows it.'
+
+    def _why_not_smaller(self) -> Iterator[str]:
+        """Yield why nothing fits where a batch must stay whole, and what is left."""
+        if self._why_whole is None:
+            return
+        yield from self._whole_notes()
+        if self._backend == "jax" and self._estimate is None and (least := self._estimate_under_limit()) is not None:
+            fits = "fits" if least.fits else "does not fit either"
+            yield (
+                "Under a limit XLA recomputes by itself, which is slower and not planned with: the step is then "
+                f"predicted to need {format_bytes(least.required_bytes)}, which {fits}; `fitroom.fit` without a plan "
+                "trains so."
+            )
+
+    def _estimate_under_limit(self) -> Estimate | None:
+        """Estimate the plain step under the limit, below which XLA tries to stay by itself."""
+        from fitroom.errors import FitroomError
+        from fitroom.estimating.estimate import estimate
+
+        self._tell_step("estimating the step as XLA recomputes it by itself")
+        try:
+            return estimate(
+                self._request.model,
+                self._request.batch_size,
+                optimizer=self._request.optimizer,
+                loss=self._request.loss,
+                gpu=self._target.card,
+                limit=self._target.usable_bytes,
+            )
+        except FitroomError:
+            return None
+
+    def _augmentation_notes(self, candidate: Candidate, found: Estimate) -> Iterator[str]:
+        """Yield what the plan would gain without augmentation that keeps the step from being jitted."""
+        from fitroom.planning.without_augmentation import estimate_without_augmentation
+
+        if self._estimate is not None or candidate.variant.image_size is not None:
+            return
+        without = estimate_without_augmentation(
+            self._request, candidate.recipe, found, self._target.card, self._tell_step
+        )
+        if without is None:
+            return
+        before, after = format_bytes(found.required_bytes), format_bytes(without.required_bytes)
+        yield (
+            f"With augmentation in the input pipeline (`fitroom.move_augmentation`) this recipe, jitted, needs {after} "
+            f"in place of {before}{self._format_gain(candidate)}. A plan never does that by itself: random numbers "
+            "change."
+        )
+
+    def _format_gain(self, candidate: Candidate) -> str:
+        """Say how much faster a jitted step is predicted to be, where there are figures for both."""
+        from fitroom.planning.roofline.step_time import StepTime
+
+        step_time = StepTime.of_model(self._request.model, backend=self._backend, card=self._target.card)
+        if step_time is None or self._backend != "tensorflow":
+            return "; faster by a factor that was not measured on a card"
+        graph, jitted = (
+            step_time.seconds(
+                batch_size=candidate.batch_size,
+                micro_batch=candidate.micro_batch,
+                precision=candidate.variant.precision,
+                jit=jit,
+            )
+            for jit in (False, True)
+        )
+        return f", and is predicted to be {graph / jitted:.1f} times as fast"
 
     def _make_option(self, search: Search, one: PricedCandidate) -> Option:
         return Option(

@@ -8,7 +8,7 @@ Written by every training with a `run_dir`:
     log.jsonl       events, one a line, each of a kind of `fitroom.events.EventKind`: out of memory, earlier_models,
                     batch statistics, device, devices, plan, jit, run folder, resuming, resumed, callbacks, interrupted,
                     failed, finished, checkpoint not written, checkpoint damaged, checkpoint missing, model damaged,
-                    model not written, picture went bad, loss not finite
+                    model not written, picture went bad, loss not finite, step measured
     checkpoints/    the last two
     model.keras     the finished model, which plain Keras loads
     lock            which process works in the folder

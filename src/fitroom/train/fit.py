@@ -64,8 +64,10 @@ def fit(
 
     >>> history = fitroom.fit(model, x, y, batch_size=256, epochs=10, run_dir="runs/a")  # doctest: +SKIP
     """
+    from fitroom.train.own_fit import check_own_fit
     from fitroom.train.training import Data, Training
 
+    check_own_fit(model)
     batch_size, steps_per_epoch = _whole("batch_size", batch_size), _whole("steps_per_epoch", steps_per_epoch)
     data = Data(
         x=x,

@@ -68,6 +68,7 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
     from fitroom.backends.choose import current_backend
     from fitroom.train import calls
     from fitroom.train.fit import fit as fit_model
+    from fitroom.train.own_fit import own_fit_has_run
 
     if too_late := current_backend().fail_at_once():
         _say(too_late)
@@ -78,7 +79,8 @@ def serve(*, recipe: Recipe | None = None, run_dir: str | None = None) -> None:
         count += 1
         # Each `fit` of a script is a run of its own: the second goes to a folder beside the first.
         folder = run_dir if run_dir is None or count == 1 else f"{run_dir}-{count}"
-        return fit_model(model, **{"recipe": recipe, "run_dir": folder} | arguments)
+        with own_fit_has_run():
+            return fit_model(model, **{"recipe": recipe, "run_dir": folder} | arguments)
 
     by_fitroom: tuple[Callable[..., Any], ...] = (
         fit,

@@ -87,6 +87,14 @@ class Sizing:
         self.clean, self.fallback, self.is_new = 0, None, False
         return True
 
+    def return_to(self, place: Place) -> None:
+        """Undo a smaller micro-batch, as the batch turned out not to be one that can be split."""
+        self.number, self.current = place
+
+    def add(self, fallbacks: tuple[Recipe, ...]) -> None:
+        """Add recipes for when memory runs out, after all others."""
+        self.recipes = (*self.recipes, *fallbacks)
+
     def succeeded(self, batch_size: int) -> None:
         """Note that an update succeeded."""
         self.clean += 1

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from fitroom.recipe import Recipe, Remat, recipe_of
 from fitroom.runs.writer import Cadence
 from fitroom.train.checkpointer import Checkpointer
 from fitroom.train.earlier_models import note_model
+from fitroom.train.first_steps import FirstSteps
 from fitroom.train.followers import callbacks_of_follower, own_run_folder
 from fitroom.train.keras_settings import callback_list, limit_epochs, limit_steps
 from fitroom.train.leftovers import free_last_error
@@ -34,6 +36,7 @@ from fitroom.train.loop import Loop, Validation
 from fitroom.train.open_run import OpenRun, open_run_folder
 from fitroom.train.planned import KNOBS_OF_FIT, check_batches, load_plan, recipes_of, sample_shapes
 from fitroom.train.transaction import Transaction, prepare
+from fitroom.train.whole_batches import list_offers, remat_fallback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,8 @@ class Training:
                 for callback in known.callbacks:
                     if hasattr(callback, "set_sizing"):  # like Keras's `set_model`: callbacks may show the micro-batch
                         callback.set_sizing(transaction.training)
+                if plan is not None:
+                    transaction.first_steps = FirstSteps(plan, self.model, transaction.backend, events)
                 checkpointer = run and run.begin(
                     model=self.model,
                     source=source,
@@ -263,6 +268,8 @@ def build_transaction(
         recipes=recipes,
         whole=whole,
         batch_statistics=lambda: has_batch_statistics(model),
+        whole_fallbacks=partial(remat_fallback, model),
+        whole_offers=partial(list_offers, model),
     )
     if whole is not None:
         transaction.stepper.trust(recipes[0].samples_at_once(whole))

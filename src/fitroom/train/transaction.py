@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 from fitroom.backends.contract import Backend, Stepper
 from fitroom.batch import Batch, StepName, micro_batch_sizes
-from fitroom.errors import FreshStart, OutOfMemoryError
+from fitroom.errors import FreshStart, ModelError, OutOfMemoryError
 from fitroom.events import EventKind, Events
-from fitroom.explaining.advice import MICRO_BATCH, REMAT
+from fitroom.explaining.advice import MICRO_BATCH, REMAT, Setting
 from fitroom.explaining.explain import explain_lines
 from fitroom.explaining.explanation import Explanation
 from fitroom.recipe import Recipe, Remat
+from fitroom.train.first_steps import FirstSteps
 from fitroom.train.fresh_start import IN_THE_WAY, fresh_start_after, restart_words
-from fitroom.train.sizing import Sizing
+from fitroom.train.sizing import Place, Sizing
 from fitroom.units import format_bytes
 
 _ABOUT_MEMORY = re.compile(r"memory|\boom\b|exhausted|alloc", re.IGNORECASE)  # a path may have "fitroom" in it
@@ -36,7 +37,7 @@ _TOO_LARGE = (
     "smaller images, mixed precision, a smaller model or a leaner optimizer; `fitroom estimate` shows where the "
     "memory goes. What was trained so far is intact"
 )
-_TOO_LARGE_WHOLE = "a smaller batch_size, smaller images or mixed precision; what was trained so far is intact"
+_TOO_LARGE_WHOLE = "a smaller batch_size or smaller images; what was trained so far is intact"
 
 
 class Transaction:
@@ -51,9 +52,15 @@ class Transaction:
         recipes: Sequence[Recipe] = (Recipe(),),
         whole: int | None = None,
         batch_statistics: Callable[[], bool],
+        whole_fallbacks: Callable[[Recipe], tuple[Recipe, ...]] = lambda recipe: (),
+        whole_offers: Callable[[Recipe], tuple[Setting, ...]] = lambda recipe: (),
     ) -> None:
         """`recipes` are the one to start with, then those for when memory runs out; `whole` is the size of the batches,
-        where it is known."""
+        where it is known.
+
+        Where batches cannot be split, `whole_fallbacks` gives further recipes for a recipe, and `whole_offers` the
+        settings that are left to the user when these are not enough.
+        """
         self.backend, self.events = backend, events
         self.training = Sizing(recipes=tuple(recipes), whole=whole)
         self.testing = Sizing()
@@ -61,9 +68,12 @@ class Transaction:
         self.names = dict(_NAMES)
         """What each kind of step is called when memory runs out in it."""
         self.stepper = make_stepper(self.training.recipe)
+        self._whole_fallbacks, self._whole_offers = whole_fallbacks, whole_offers
         self._make_stepper, self._in_force = make_stepper, self.training.recipe
         self.batch_statistics = batch_statistics
         self.out_of_memory_count = 0
+        self.first_steps: FirstSteps | None = None
+        """Measures the first steps of a training with a plan."""
         self._has_split = False
         self._most_done: dict[StepName, int] = {}
         """The largest micro-batch of each kind of step that succeeded in this process."""
@@ -80,7 +90,10 @@ class Transaction:
             return self.stepper.train(batch, samples)
 
         self.prepare(batch)
+        counts = self.first_steps is not None and self.first_steps.before(batch.size, self.training.recipe)
         logs: dict[str, Any] = self._attempt(step, batch, self.training, "train_step")
+        if self.first_steps is not None and counts:
+            self.first_steps.after(self.stepper, self.training.recipe, batch.size)
         share = self.stepper.samples_per_device(batch.size)
         size = self.training.micro_batch_for(share)
         self._has_split |= size < share
@@ -118,32 +131,50 @@ class Transaction:
     def _attempt(self, step: _Step, batch: Batch, sizing: Sizing, name: StepName) -> Any:
         event: dict[str, Any] | None = None
         failed_at, first_failed = 0.0, 0
+        failed: tuple[Place, int] | None = None
         while True:
             samples = sizing.micro_batch_for(self.stepper.samples_per_device(batch.size))
             try:
                 logs = step(samples)
             except Exception as error:
-                if not self.backend.is_out_of_memory(error):
+                # That a loss couples its samples shows when a batch that ran out of memory is to be split.
+                couples = failed is not None and isinstance(error, ModelError) and self.stepper.why_whole(name)
+                if not couples and not self.backend.is_out_of_memory(error):
                     raise
-                said, text = _first_line(error), "".join(traceback.format_exception(error))
+                if not couples:
+                    said, text, failed = _first_line(error), "".join(traceback.format_exception(error)), None
+                    self.out_of_memory_count += 1
             else:
                 if event is not None:
                     event["seconds_to_next_step"] = round(time.monotonic() - failed_at, 3)
                 self._most_done[name] = max(samples, self._most_done.get(name, 0))
                 return logs
+            if failed is not None:  # it was split, and cannot be
+                place, samples = failed
+                sizing.return_to(place)
+            failed = (sizing.number, sizing.current), samples
             failed_at = time.monotonic()
             first_failed = first_failed or samples
             # Here the error is freed, and with it the frames that its traceback held and their tensors.
-            self.out_of_memory_count += 1
             self.stepper.forget()
             self.backend.release()
             before, why_whole = sizing.recipe, self.stepper.why_whole(name)
+            if (
+                why_whole is not None
+                and sizing is self.training
+                and not any(recipe.recomputes for recipe in sizing.recipes)
+            ):
+                sizing.add(self._whole_fallbacks(sizing.recipes[-1]))
             if not sizing.failed(samples, can_split=why_whole is None):
                 fresh_start = self._fresh_start(name, first_failed, samples)
                 found = self._out_of_memory_error(batch, self.names[name], said, why_whole, fresh_start)
-                found.explanation = _explain(text, sizing.recipe)
+                offers = () if why_whole is None or sizing is not self.training else self._whole_offers(sizing.recipe)
+                found.explanation = _explain(text, sizing.recipe, offers)
+                if offers:
+                    named = "; ".join(f"{offer.what} ({offer.how})" for offer in offers)
+                    found.hint = f"{named}; {found.hint}"
                 raise found
-            event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said)
+            event = self._tell(sizing.recipe, before, samples, batch, self.names[name], said, why_whole)
 
     def _set_recipe(self, recipe: Recipe) -> None:
         """Switch to a stepper that computes as the recipe says."""
@@ -153,7 +184,9 @@ class Transaction:
         self.stepper, self._in_force = self._make_stepper(recipe), recipe
         self.backend.release()  # what the one before held beside its programs
 
-    def _tell(self, now: Recipe, before: Recipe, samples: int, batch: Batch, what: str, said: str) -> dict[str, Any]:
+    def _tell(
+        self, now: Recipe, before: Recipe, samples: int, batch: Batch, what: str, said: str, why_whole: str | None
+    ) -> dict[str, Any]:
         smaller = min(now.micro_batch or batch.size, batch.size)
         is_new = now.remat != before.remat
         has_new_kernels = now.kernels != before.kernels
@@ -163,7 +196,7 @@ class Transaction:
         return self.events.tell(
             EventKind.OUT_OF_MEMORY,
             f"out of memory in {what} with micro-batch {samples}; the same batch again with {again}. "
-            f"The batch stays at {batch.size}.",
+            f"The batch stays at {batch.size}{f' and whole: {why_whole}' if why_whole else ''}.",
             during=what,
             samples=samples,
             smaller=smaller,
@@ -224,7 +257,7 @@ def prepare(backend: Backend, stepper: Stepper, batch: Batch) -> None:
     )
 
 
-def _explain(text: str, recipe: Recipe) -> Explanation | None:
+def _explain(text: str, recipe: Recipe, offers: tuple[Setting, ...] = ()) -> Explanation | None:
     """Explain the framework's error, without the settings that were tried; None where it is not recognised."""
     explanation = explain_lines(text.splitlines())
     if explanation.failure is None:
@@ -232,7 +265,7 @@ def _explain(text: str, recipe: Recipe) -> Explanation | None:
     explanation.failure.line_number, explanation.failure.quote = 0, ""  # the message has it
     tried = {MICRO_BATCH} | ({REMAT} if recipe.remat not in (None, "none") else set())
     left = tuple(setting for setting in explanation.settings if setting not in tried)
-    return replace(explanation, settings=left, notes=())
+    return replace(explanation, settings=tuple(dict.fromkeys((*offers, *left))), notes=())
 
 
 def _memory_words(backend: Backend) -> str:

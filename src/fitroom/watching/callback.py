@@ -12,6 +12,7 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
+from fitroom.backends.meter import LimitWarning
 from fitroom.errors import FitroomError
 from fitroom.events import EventKind, Events
 from fitroom.files.json_lines import finite
@@ -19,7 +20,6 @@ from fitroom.inputs.waiting import TimedBatches
 from fitroom.memory.estimate import Estimate
 from fitroom.watching.callback_lists import adding_callback
 from fitroom.watching.input_clock import Totals, wait_share
-from fitroom.watching.meter import LimitWarning
 from fitroom.watching.observer import Observer
 from fitroom.watching.options import LOG_NAMES, WatchOptions
 from fitroom.watching.outputs import Outputs

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from fitroom.backends.contract import Backend
+from fitroom.backends.meter import MemoryMeter, host_bytes
 from fitroom.cards.nvml import live_gpus
 from fitroom.cards.utilization import UtilizationReader
 from fitroom.checks.input_source import InputSource, describe_source
 from fitroom.inputs.waiting import TimedBatches, listening_to_waits
 from fitroom.keras_model.epoch_inputs import wrapping_inputs
 from fitroom.watching.input_clock import InputClock, Totals, wait_share
-from fitroom.watching.meter import MemoryMeter, host_bytes
 from fitroom.watching.phases import PhaseMeter, measure_phases
 from fitroom.watching.summary import Reading, mean_of
 

@@ -9,6 +9,7 @@ from typing import Any
 import keras  # noqa: TID253 - whoever imports this trains
 
 from fitroom.backends.contract import Backend
+from fitroom.backends.meter import LimitWarning, MemoryMeter
 from fitroom.events import EventKind
 from fitroom.files.growing_files import GrowingFiles
 from fitroom.files.json_lines import append_line, finite
@@ -18,7 +19,6 @@ from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
 from fitroom.train.logs import as_floats
 from fitroom.train.sizing import Sizing
 from fitroom.watching.listener import Listener
-from fitroom.watching.meter import LimitWarning, MemoryMeter
 from fitroom.watching.timing import SteadyRate, TimeSpent
 
 _SECONDS_BETWEEN = 1.0

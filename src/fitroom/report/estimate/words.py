@@ -81,7 +81,11 @@ def format_method(estimate: Estimate) -> str:
     """Say how the estimate was found, with its typical error where that is known."""
     words = f"{estimate.method}: {_METHODS[estimate.method]}"
     if estimate.typical_error is not None:
-        return f"{words} Typical error of the peak: {_format_small_percent(estimate.typical_error)}."
+        words = f"{words} Typical error of the peak: {_format_small_percent(estimate.typical_error)}"
+        if (seen := estimate.seen_error) is None:
+            return f"{words}."
+        within = _format_small_percent(seen.percentile_95)
+        return f"{words}; 95 % of {seen.cases} measured steps of {seen.of} were within {within}."
     if estimate.method == "measured":
         return words
     return f"{words} Its typical error has not been measured."

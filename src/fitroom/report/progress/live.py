@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.text import Text
 
 from fitroom.activity import Activities
+from fitroom.backends.meter import NEARLY_FULL
 from fitroom.report.progress import words
 from fitroom.report.progress.state import Progress
 from fitroom.report.shared.sheet import Sheet
 from fitroom.runs.job import Job
 from fitroom.units import format_bytes, used_of
-from fitroom.watching.meter import NEARLY_FULL
 
 _WIDE = 64
 """From this width on, figures have room for their details."""

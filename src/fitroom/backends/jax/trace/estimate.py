@@ -63,6 +63,8 @@ class _Found:
     method: Method
     typical_error: float | None
     notes: tuple[str, ...] = ()
+    predicted: "_Found | None" = None
+    """What was predicted for a step that was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,8 @@ def begin_trace(model: Any, request: StepRequest) -> PendingStep:
             versions=_versions(),
             depends_on_limit=found.method == "compiled",
             notes=(*ready.notes, *found.notes, _AHEAD_NOTE),
+            predicted_bytes=found.predicted.timeline.peak_bytes if found.predicted else None,
+            predicted_with=found.predicted.method if found.predicted else None,
         )
         return with_room_for_unmeasured(traced, model, "jax", jit=jit)
 
@@ -146,12 +150,14 @@ def _begin(step: JaxStep, request: StepRequest, limit_bytes: int, *, jit: bool) 
             typical_error=None,
             notes=("Approximate: without jit nothing is fused, and JAX holds what it made until backward is done.",),
         )
-    predicted = _predict(step, request.card, limit_bytes, devices=request.devices, shard_weights=request.shard_weights)
+    pending = _predict(step, request.card, limit_bytes, devices=request.devices, shard_weights=request.shard_weights)
     if not request.measure:
-        return predicted
-    timeline = measure_timeline(step, request.card, limit_bytes)
-    difference = difference_note(predicted.result().timeline.peak_bytes, timeline.peak_bytes)
-    return _Pending.known(timeline=timeline, method="measured", typical_error=0.0, notes=(difference,))
+        return pending
+    timeline, predicted = measure_timeline(step, request.card, limit_bytes), pending.result()
+    difference = difference_note(predicted.timeline.peak_bytes, timeline.peak_bytes)
+    return _Pending.known(
+        timeline=timeline, method="measured", typical_error=0.0, notes=(difference,), predicted=predicted
+    )
 
 
 def _predict(step: JaxStep, card: Card, limit_bytes: int, *, devices: int, shard_weights: bool) -> _Pending:

@@ -21,6 +21,9 @@ class Program:
     needed_bytes: int | None
     """What it takes beside its arguments, or None where the compiler does not tell."""
 
+    peak_bytes: int | None = None
+    """What it takes with its arguments, as the compiler laid it out; None where the compiler does not tell."""
+
     overlaps: bool = False
     """Whether it ran to its end before, on a card that counts its memory: the next step may be given to the card while
     one is still running."""
@@ -50,7 +53,7 @@ class Programs:
         if key not in self._kept:
             with activity("compiling for JAX, once per shape"):
                 compiled = _trace(function, state, data, donated=donated).lower().compile()
-            self._kept[key] = Program(compiled=compiled, needed_bytes=_needed_bytes(compiled))
+            self._kept[key] = _program_of(compiled)
         return self._kept[key]
 
 
@@ -90,12 +93,14 @@ def jaxprs_in(parameters: Iterable[Any]) -> Iterable[Any]:
                 yield opened
 
 
-def _needed_bytes(compiled: Any) -> int | None:
+def _program_of(compiled: Any) -> Program:
     analysis = compiled.memory_analysis()
     if analysis is None:
-        return None
+        return Program(compiled=compiled, needed_bytes=None)
     new_bytes = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    return int(analysis.temp_size_in_bytes + max(new_bytes, 0))
+    needed_bytes = int(analysis.temp_size_in_bytes + max(new_bytes, 0))
+    peak_bytes = int(analysis.argument_size_in_bytes + needed_bytes)
+    return Program(compiled=compiled, needed_bytes=needed_bytes, peak_bytes=peak_bytes)
 
 
 MOST_BYTES = 4 * 2**30

@@ -61,6 +61,8 @@ class JaxStepper:
         self._under_way: Any = None
         """Results of the last step, where nobody has waited for them yet."""
         self._cuts: dict[tuple[str, int, int], MicroBatchStep] = {}
+        self.compiled_peak_bytes: int | None = None
+        """What the last step took as XLA laid it out, in place of an allocator's peak, which JAX cannot reset."""
         self._spread: Spread | None = None
         """How state and batches lie on several devices; None on one."""
 
@@ -219,6 +221,7 @@ class JaxStepper:
                     write(variables, new_state)
                 return dict(logs)
             program = self._programs.get(name, step, state, data, donated=donated)
+            self.compiled_peak_bytes = program.peak_bytes
         with defer_signals():
             # A program that ran once will run again, so the host may prepare the next step while it does. Room is
             # looked for first, and where the step under way takes it, once more when that is done.
