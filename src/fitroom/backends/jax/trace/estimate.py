@@ -39,8 +39,8 @@ arrays, as XLA takes all its memory in one piece. Of 29 peaks of the benchmark o
 of 29 ran out of memory, for 0.2 % of its peak."""
 
 AUTOTUNING_BYTES = 224 * 2**20
-"""Room beside weights, slots and batches for XLA to try kernels in before the first step: a workspace of 32 MiB, and for
-each operand a copy with 16 MiB of guards around it. On an H200, 7 of 24 steps of 60 to 125 MiB ran out of memory in
+"""Room beside weights, slots and batches for XLA to try kernels in before the first step: a workspace of 32 MiB, and
+for each operand a copy with 16 MiB of guards around it. On an H200, 7 of 24 steps of 60 to 125 MiB ran out of memory in
 that, under caps that were enough for the step."""
 
 _AHEAD_NOTE = (
