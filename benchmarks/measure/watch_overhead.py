@@ -8,8 +8,8 @@ For each of two models, a small convolutional net at 32 pixels and Xception at 9
 and without a watch, in rounds by turns in one process. `ratio` is seconds a step with the watch by those without, the
 median over the rounds, with its 95 % interval (rounds drawn again), the lowest and the highest. The time is that of
 steady steps: from the tenth batch of an epoch to its end. What starting and ending a watch costs once is
-`once_seconds`. `own_share` is the time that the watch itself took by the time of the epoch: it needs no comparison. Then
-the peak as the watch read it, and as the framework's own counter gives it for the same epoch without a watch.
+`once_seconds`. `own_share` is the time that the watch itself took by the time of the epoch: it needs no comparison.
+Then the peak as the watch read it, and as the framework's own counter gives it for the same epoch without a watch.
 
 About 100 seconds a backend on an H200, alone on the card and its cores. A line a model is appended to `--out`.
 `--quick` makes it short, to see that it runs; so does a machine without a GPU.
