@@ -4,29 +4,34 @@
     python benchmarks/world/estimates.py torch --only "dilated,bert" --again --to FILE
 
 Adds a line a configuration and mode to results/world_predicted.jsonl, for an H200; what has one is not estimated again
-without `--again`. One process estimates all of a mode, one after another; a crash ends it, and the next call goes on
-behind the configuration that crashed.
+without `--again`. Processes estimate a few configurations each, one after another, `--jobs` of them side by side: one
+that crashes or takes too long costs itself alone, and TensorFlow does not give back the memory of graphs.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import queue
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from world.corpus import CONFIGURATIONS, FIRST, MODES, Configuration
+from world.child import ANSWER, Child
+from world.corpus import CONFIGURATIONS, FIRST, MODES, Configuration, by_name
 
 RESULT = Path(__file__).parents[1] / "results" / "world_predicted.jsonl"
 GPU = "H200"
 MOST_SECONDS = 420
+MOST_OF_ONE_PROCESS = 6
 
 
 def main() -> None:
@@ -35,16 +40,60 @@ def main() -> None:
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--only", default="", help="configurations or families that hold one of these words")
     parser.add_argument("--again", action="store_true", help="anew what has a line")
+    parser.add_argument("--first", action="store_true", help="one configuration of each family")
     parser.add_argument("--to", type=Path, default=RESULT)
-    parser.add_argument("--debug", action="store_true", help="print tracebacks")
+    parser.add_argument("--jobs", type=int, default=1, help="so many side by side")
+    parser.add_argument("--debug", action="store_true", help="in this process, with tracebacks")
+    parser.add_argument("--serve", action="store_true", help="in this process, what stdin names")
     arguments = parser.parse_args()
-    start_backend(arguments.mode)
+    mode = arguments.mode
+    start_backend(mode)
+    if arguments.serve:
+        for name in sys.stdin:
+            print(ANSWER + json.dumps(estimated(by_name(name.strip()), mode)), flush=True)
+        return
     known = {(line["name"], line["mode"]) for line in read_lines(arguments.to)}
+    todo: queue.SimpleQueue[Configuration] = queue.SimpleQueue()
     for each in chosen(arguments.only):
-        if arguments.again or (each.name, arguments.mode) not in known:
-            line = {"name": each.name, "mode": arguments.mode, "family": each.family, "half": each.half}
-            write_line(arguments.to, line | {"crashed": "the process ended"})
-            write_line(arguments.to, line | estimated(each, arguments.mode, debug=arguments.debug))
+        if (arguments.again or (each.name, mode) not in known) and (each in FIRST or not arguments.first):
+            todo.put(each)
+    if arguments.debug:
+        _work(todo, arguments.to, mode, lambda each: estimated(each, mode, debug=True))
+        return
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        workers = [pool.submit(_work, todo, arguments.to, mode, _Children(mode).ask) for _ in range(arguments.jobs)]
+        for worker in workers:
+            worker.result()
+
+
+def _work(
+    todo: "queue.SimpleQueue[Configuration]", file: Path, mode: str, ask: Callable[[Configuration], dict[str, Any]]
+) -> None:
+    """Estimate what is left of the queue."""
+    with contextlib.suppress(queue.Empty):
+        while each := todo.get_nowait():
+            line = {"name": each.name, "mode": mode, "family": each.family, "half": each.half}
+            write_line(file, line | ask(each))
+
+
+class _Children:
+    """Processes, one after another, that estimate a few configurations each."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._child: Child | None = None
+        self._num_asked = 0
+
+    def ask(self, configuration: Configuration) -> dict[str, Any]:
+        """What came of one configuration."""
+        if self._child is None:
+            self._child = Child([__file__, self._mode, "--serve"], os.environ)
+        found = self._child.ask(configuration.name, MOST_SECONDS + 60)
+        self._num_asked += 1
+        if not self._child.is_alive or self._num_asked % MOST_OF_ONE_PROCESS == 0:
+            self._child.end()
+            self._child = None
+        return found
 
 
 def start_backend(mode: str) -> None:
@@ -155,10 +204,9 @@ def write_line(file: Path, line: dict[str, Any]) -> None:
         beside.write_text("".join(json.dumps(each) + "\n" for each in in_order))
         beside.rename(file)
     said = line.get("refused") or line.get("crashed")
-    if said != "the process ended":
-        peak_bytes = line.get("peak_bytes")
-        said = said or ("not counted" if peak_bytes is None else f"{peak_bytes:,}")
-        print(f"{line['name']:32} {line.get('seconds', 0):6.1f} s  {said}", flush=True)
+    peak_bytes = line.get("peak_bytes")
+    said = said or ("not counted" if peak_bytes is None else f"{peak_bytes:,}")
+    print(f"{line['name']:32} {line.get('seconds', 0):6.1f} s  {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,18 @@ a new process. visit.json and visit_tensorflow.json are two visits.
 """
 
 import argparse
-import json
 import os
 import queue
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from predict.accuracy import jax_fraction, what_went_wrong
+from predict.accuracy import jax_fraction
+from world.child import Child
 from world.corpus import FIRST, MODES, Configuration
 from world.estimates import RESULT as PREDICTED
 from world.estimates import chosen, read_lines, write_line
@@ -71,7 +69,7 @@ def _work(todo: "queue.SimpleQueue[tuple[Configuration, int | None]]", arguments
     """Measure what is left of the queue, in one process after another."""
     mode, seconds = arguments.mode, arguments.seconds
     limit_bytes = int(arguments.gib * 2**30)
-    child: _Child | None = None
+    child: Child | None = None
     while True:
         try:
             each, cap_bytes = todo.get_nowait()
@@ -81,9 +79,9 @@ def _work(todo: "queue.SimpleQueue[tuple[Configuration, int | None]]", arguments
         if mode == "jax" or cap_bytes:
             found = _measured_alone(each, mode, cap_bytes or limit_bytes, seconds, is_capped=bool(cap_bytes))
         else:
-            child = child or _Child(mode, limit_bytes, {})
-            found = child.measure(each, seconds)
-            if child.is_spent:
+            child = child or _child(mode, limit_bytes, {})
+            found = child.ask(each.name, seconds)
+            if "crashed" in found or found["left_bytes"] > MOST_LEFT_BYTES:
                 child.end()
                 child = None
         line = {"name": each.name, "mode": mode, "family": each.family, "half": each.half, "limit_bytes": cap_bytes}
@@ -111,74 +109,17 @@ def _measured_alone(
         found: dict[str, Any] = {}
         for _ in range(2 if environment else 1):
             if "crashed" not in found:
-                child = _Child(mode, limit_bytes, environment)
-                found = child.measure(configuration, seconds)
+                child = _child(mode, limit_bytes, environment)
+                found = child.ask(configuration.name, seconds)
                 child.end()
         return found
 
 
-class _Child:
-    """A process that measures one configuration after another, until one of them ends it or takes too long."""
-
-    def __init__(self, mode: str, limit_bytes: int, environment: dict[str, str]) -> None:
-        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "1"} | environment
-        if mode == "jax" and "XLA_CLIENT_MEM_FRACTION" not in environment and environment.get("JAX_PLATFORMS") != "cpu":
-            environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
-        self.is_spent = False
-        self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (it lives as long as the process)
-        self._process = subprocess.Popen(
-            [sys.executable, str(MEASURING), mode, "--limit", str(limit_bytes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            env=environment,
-        )
-
-    def measure(self, configuration: Configuration, seconds: float) -> dict[str, Any]:
-        """What came of it."""
-        took_too_long = threading.Event()
-
-        def stop() -> None:
-            took_too_long.set()
-            self._kill()
-
-        timer = threading.Timer(seconds, stop)
-        timer.start()
-        try:
-            found = self._answer(configuration.name)
-        finally:
-            timer.cancel()
-        if found is None:
-            self._kill()
-            self.is_spent = True
-            self._stderr.seek(0)
-            why = f"longer than {seconds} s" if took_too_long.is_set() else what_went_wrong(self._stderr.read()[-6000:])
-            return {"crashed": why or f"the process ended with {self._process.returncode}"}
-        self.is_spent = "crashed" in found or found["left_bytes"] > MOST_LEFT_BYTES
-        return found
-
-    def end(self) -> None:
-        """End the process, which has nothing more to do."""
-        self._kill()
-        self._stderr.close()
-
-    def _answer(self, name: str) -> dict[str, Any] | None:
-        """What it says, or nothing where it ended."""
-        assert self._process.stdin
-        assert self._process.stdout
-        try:
-            print(name, file=self._process.stdin, flush=True)
-        except OSError:
-            return None
-        for line in self._process.stdout:
-            if line.startswith("RESULT "):
-                return dict(json.loads(line[7:]))
-        return None
-
-    def _kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def _child(mode: str, limit_bytes: int, environment: dict[str, str]) -> Child:
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "1"} | environment
+    if mode == "jax" and "XLA_CLIENT_MEM_FRACTION" not in environment and environment.get("JAX_PLATFORMS") != "cpu":
+        environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
+    return Child([str(MEASURING), mode, "--limit", str(limit_bytes)], environment)
 
 
 if __name__ == "__main__":

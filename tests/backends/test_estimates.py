@@ -163,3 +163,28 @@ def test_a_metric_of_every_pixel_takes_no_time_to_follow():
     model.compile("adam", "sparse_categorical_crossentropy", metrics=[iou])
     cut = fitroom.estimate(model, 4096, gpu="T4", recipe=fitroom.Recipe(micro_batch=1024, jit=EAGER and EAGER.jit))
     assert cut.peak_bytes > 1024 * 64 * 64 * 3 * 4
+
+
+class Detector(keras.Model):
+    """Compiles itself, and learns from bounding boxes, as detectors of KerasHub."""
+
+    def compile(self, optimizer="auto", loss="auto", **arguments):
+        loss = keras.losses.Huber() if loss == "auto" else loss
+        super().compile("sgd" if optimizer == "auto" else optimizer, loss, **arguments)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return super().compute_loss(x, y["boxes"][:, 0], y_pred)
+
+
+def test_a_model_that_compiles_itself_and_learns_from_boxes():
+    images = keras.Input((16, 16, 3))
+    places = keras.layers.Dense(4)(keras.layers.GlobalAveragePooling2D()(images))
+    estimated = fitroom.estimate(Detector(images, places), 4, gpu="T4", recipe=EAGER)
+    assert any("SGD and huber" in note for note in estimated.notes)
+
+
+def test_tensors_are_split_at_given_places():
+    rows = keras.Input((640,))
+    wide, narrow, rest = keras.ops.split(keras.layers.Dense(640)(rows), [384, 500], axis=-1)
+    model = keras.Model(rows, [keras.layers.Dense(2)(part) for part in (wide, narrow, rest)])
+    assert fitroom.estimate(model, 4, gpu="T4", recipe=EAGER).peak_bytes > 0

@@ -58,6 +58,18 @@ def compiled_loss(model: Any) -> Any:
     return model._compile_loss
 
 
+def unbuilt_trackers(model: Any) -> list[Any]:
+    """What still has to be built before the first step, of the losses and metrics that `compile` was given.
+
+    A `compute_loss` of the model's own says itself what the losses are given: they are built when it calls them.
+    """
+    import keras
+
+    has_own = type(model).compute_loss is not keras.Model.compute_loss
+    trackers = [model._compile_metrics] if has_own else [model._compile_loss, model._compile_metrics]
+    return [each for each in trackers if each is not None and not each.built]
+
+
 def compiled_metrics(model: Any) -> Any:
     """The object that updates the metrics that `compile` was given; None where there are none."""
     return model._compile_metrics

@@ -16,6 +16,7 @@ from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.grappler import optimise_graph
 from fitroom.backends.tensorflow.trace.graph.program import program_of
+from fitroom.backends.tensorflow.trace.graph.scratch import scratch_plan
 from fitroom.backends.tensorflow.trace.step import training_step
 from fitroom.cards.catalogue import find_card
 from fitroom.keras_model.prepared import prepare_model
@@ -325,3 +326,25 @@ def test_a_model_with_a_layer_that_xla_cannot_compile_is_planned_without_it():
         [keras.Input((SIZE, SIZE, 3)), layers.RandomRotation(0.1), layers.Flatten(), layers.Dense(2)]
     )
     assert fitroom.plan(model, 4, gpu="T4").recipe.jit is False
+
+
+def test_gradients_of_dilated_convolutions_have_known_sizes():
+    images = x = keras.Input((24, 24, 3))
+    for rate in (2, 3, 4):
+        x = layers.Conv2D(8, 3, padding="same", dilation_rate=rate)(x)
+    model = keras.Model(images, layers.Dense(4, activation="softmax")(layers.GlobalAveragePooling2D()(x)))
+    found = program(model, batch_size=4)
+    assert any(operation.op == "SpaceToBatchND" for operation in found.operations)
+    assert not found.num_unknown
+
+
+def test_three_dimensional_convolutions_take_scratch_memory():
+    frames = keras.Input((4, 8, 8, 3))
+    x = layers.Conv3D(8, 3, padding="same")(layers.Conv3D(8, 3, padding="same")(frames))
+    found = program(keras.Model(frames, layers.GlobalAveragePooling3D()(x)), batch_size=4)
+    for operation in found.operations:
+        if operation.op.startswith("Conv3D"):
+            plan = scratch_plan(operation, found.input_outputs(operation))
+            assert plan.workspace_bytes > 0
+            assert (plan.place_of_output is not None) == operation.op.startswith("Conv3DBackpropInput")
+    assert sum(operation.op.startswith("Conv3D") for operation in found.operations) == 5

@@ -17,6 +17,7 @@ from fitroom.errors import InputError, ModelError
 from fitroom.keras_model.layers import layer_names, owners_of_slots, owners_of_variables
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.prepared import PreparedModel
+from fitroom.keras_model.private import unbuilt_trackers
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
 
@@ -154,7 +155,7 @@ def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
     Keras's own way of doing so takes longer than all else, so the outputs' shapes come from JAX; and it has no
     public name, hence the underscores.
     """
-    trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
+    trackers = unbuilt_trackers(model)
     if y is None or (model._compile_metrics is None and len(jax.tree.leaves(y)) < 2 and not with_loss):
         return  # one loss, which has no variables
     state = [[_struct(v) for v in group] for group in (model.trainable_variables, model.non_trainable_variables)]

@@ -14,6 +14,7 @@ from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
 from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.prepared import PreparedModel
+from fitroom.keras_model.private import unbuilt_trackers
 from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
 
@@ -175,7 +176,7 @@ def _build_trackers(model: Any, x: Any, y: Any, *, with_loss: bool) -> None:
 
     Keras's own way of doing so traces the model once more; and it has no public name, hence the underscores.
     """
-    trackers = [t for t in (model._compile_loss, model._compile_metrics) if t is not None and not t.built]
+    trackers = unbuilt_trackers(model)
     if y is None or (model._compile_metrics is None and len(tf.nest.flatten(y)) < 2 and not with_loss):
         return  # one loss, which has no variables
     batch = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, dtype=spec.dtype), x)
