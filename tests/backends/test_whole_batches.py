@@ -6,6 +6,7 @@ import pytest
 from keras import layers
 
 import fitroom
+from fitroom.keras_model.recompute import has_blocks
 
 OPTIONS = {"batch_size": 8, "shuffle": False, "verbose": 0}
 
@@ -86,3 +87,13 @@ def test_a_remat_that_the_user_ruled_out_is_offered_and_not_taken():
         fitroom.fit(model, *samples(), recipe=fitroom.Recipe(remat="none"), **OPTIONS)
     RunsOut.left = 0
     assert "recompute blocks" in error.value.hint
+
+
+@pytest.mark.backends("torch")
+def test_blocks_are_looked_for_in_a_model_that_compares_all_samples_with_all_others():
+    x = keras.Input((6,))
+    encoded = layers.Dense(32)(layers.Dense(32, activation="tanh")(x))
+    model = keras.Model(x, keras.ops.matmul(encoded, keras.ops.transpose(encoded)))
+    model.compile("sgd", "mse")
+    assert model.output_shape == (None, None)
+    assert not has_blocks(model)

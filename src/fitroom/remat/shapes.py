@@ -36,14 +36,20 @@ class Shape:
 
 
 def shapes_of(graph: LayerGraph) -> tuple[Shape, ...]:
-    """The shape of each tensor; open dimensions of the input get `USUAL_LENGTHS`."""
+    """The shape of each tensor; open dimensions of the input get `USUAL_LENGTHS`.
+
+    A dimension that is open for another reason, as in a product of all samples with all samples, counts once.
+    """
     tensors = _close_dimensions(graph)
     item_bytes: dict[int, int] = {}
     for call in graph.calls:
         for tensor in call.outputs:
             item_bytes[tensor] = _item_bytes(_dtype(call, graph.tensors[tensor], item_bytes))
     return tuple(
-        Shape(dimensions=tuple(tensor.shape[1:]), item_bytes=item_bytes.get(place) or _item_bytes(tensor.dtype))
+        Shape(
+            dimensions=tuple(1 if length is None else length for length in tensor.shape[1:]),
+            item_bytes=item_bytes.get(place) or _item_bytes(tensor.dtype),
+        )
         for place, tensor in enumerate(tensors)
     )
 
