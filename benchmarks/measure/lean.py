@@ -24,7 +24,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -223,7 +222,9 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
         chosen = np.isin(labels, THREE)
         images, labels = images[chosen], np.searchsorted(THREE, labels[chosen])
     right = predict_classes(model, images) == labels
-    one_image(model, images)()  # compiled here, beside other tasks, for the task that measures it
+    model.predict_on_batch(
+        images[:1].astype("float32")
+    )  # compiled here, beside other tasks, for the task that measures it
     return found | {
         "accuracy": round(float(right.mean()), 5),
         "right": "".join("1" if each else "0" for each in np.asarray(right)),
@@ -345,13 +346,12 @@ def measure_latency(arguments: Any) -> dict[str, Any]:
 
     from fitroom.lean.export.running import latency_seconds
 
-    images, _ = read_flowers(arguments)["validation"]
+    image = read_flowers(arguments)["validation"][0][:1].astype("float32")
     found = {}
     for task in TASKS:
         kind, _, name = task.partition(":")
         if model_file(arguments, kind, name, 0).exists():
-            predict = one_image(load(arguments, kind, name, 0), images)
-            found[task] = latency_seconds(lambda _, predict=predict: predict(), None)
+            found[task] = latency_seconds(load(arguments, kind, name, 0).predict_on_batch, image)
     backend = keras.config.backend()
     return {"task": LATENCY, "backend": backend, "seconds": found, "versions": versions(), "date": today()}
 
@@ -368,13 +368,16 @@ def measure_int8(arguments: Any) -> dict[str, Any]:
     folder = link_training_images(arguments)
     seeds = SEEDS[: arguments.seeds]
     small = [("plain", name, seed) for name in QUANTIZED for seed in seeds]
-    small = [(file, format_name) for file in small for format_name in ("litert", "onnx")]
-    whole = [((*task.split(":"), 0), "litert") for task in TASKS]
-    small, whole = ([each for each in some if model_file(arguments, *each[0]).exists()] for some in (small, whole))
-    expected = {file: predict_classes(load(arguments, *file), given) for file, _ in small}
+    whole = [(kind, name, 0) for kind, _, name in (task.partition(":") for task in TASKS)]
+    small, whole = ([file for file in files if model_file(arguments, *file).exists()] for files in (small, whole))
+    expected = {file: predict_classes(load(arguments, *file), given) for file in small}
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        exporting = [pool.submit(export_one, *each, arguments, folder, given) for each in small]
-        exporting += [pool.submit(export_one, *each, arguments, folder, None) for each in whole]
+        exporting = [
+            pool.submit(export_one, file, format_name, arguments, folder, given)
+            for file in small
+            for format_name in ("litert", "onnx")
+        ]
+        exporting += [pool.submit(export_one, file, "litert", arguments, folder, None) for file in whole]
     lines = [line for line in (each.result() for each in exporting) if line]
     for line in lines:  # nothing else runs now
         line["latency_seconds"] = latency_seconds(open_file(line["format"], Path(line.pop("path"))), given[:1])
@@ -467,12 +470,6 @@ def read_flowers(arguments: Any) -> dict[str, Any]:
 def predict_classes(model: Any, images: Any) -> Any:
     """The most likely class of each image, all in one batch: one shape to compile."""
     return model.predict(images, batch_size=len(images), verbose=0).argmax(axis=1)
-
-
-def one_image(model: Any, images: Any) -> Callable[[], Any]:
-    """What predicts one image."""
-    image = images[:1].astype("float32")
-    return lambda: model.predict_on_batch(image)
 
 
 def compressed_bytes(path: Path) -> int:

@@ -55,8 +55,10 @@ def main() -> None:
     def survive(configuration: Configuration) -> None:
         if time.monotonic() - started > arguments.until:
             return
+        peak_bytes = peaks[configuration.name]
+        assert peak_bytes is not None, "only what has a peak is wanted"
         line = {"name": configuration.name, "mode": arguments.mode, "family": configuration.family}
-        write_line(file, line | compare(configuration, arguments.mode, peaks[configuration.name]))
+        write_line(file, line | compare(configuration, arguments.mode, peak_bytes))
 
     wanted = [each for each in FIRST if peaks.get(each.name) and each.name not in done]
     wanted = [
@@ -69,7 +71,7 @@ def main() -> None:
 def compare(configuration: Configuration, mode: str, peak_bytes: int) -> dict[str, Any]:
     """Both ways under half of a peak; plain Keras with smaller batches until one runs."""
     limit_bytes, size = peak_bytes // 2, configuration.batch_size
-    found = {"limit_bytes": limit_bytes, "peak_bytes": peak_bytes, "batch_size": size}
+    found: dict[str, Any] = {"limit_bytes": limit_bytes, "peak_bytes": peak_bytes, "batch_size": size}
     found["fitroom"] = run_child(configuration, mode, "fitroom", size, limit_bytes)
     if found["fitroom"].get("resting_bytes", 0) > limit_bytes:
         return found | {

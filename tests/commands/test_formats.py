@@ -81,9 +81,13 @@ def test_an_estimate_as_json_has_the_same_keys_and_with_the_same_versions_the_sa
     assert expected.pop("typical_error") > 0
     assert found.keys() - expected.keys() <= {"seen_error", "layers_digest"}
     found = {name: value for name, value in found.items() if name in expected}
+    # Notes may be put better, and what a card taught since made margins larger.
+    assert bool(found.pop("notes")) == bool(expected.pop("notes"))
+    for name in ("required_bytes", "device_bytes"):
+        assert found.pop(name) >= expected.pop(name)
     if found["versions"] == expected["versions"] and found["method"] == expected["method"]:
         assert found == expected
-    else:  # another compiler or allocator: figures, layers and notes may differ
+    else:  # another compiler or allocator: figures and layers may differ
         assert found.keys() == expected.keys()
         for name in ("by_kind", "by_phase"):
             assert found[name].keys() == expected[name].keys()

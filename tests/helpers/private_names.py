@@ -323,7 +323,12 @@ PRIVATE_NAMES = [
         *("_foreach_copy_", "_foreach_sub", "_foreach_mul", "_foreach_mul_", "_foreach_add_", "_foreach_add"),
         backends=_TORCH,
     ),
-    *_names("torch", "moving averages of fused BatchNormalization", "_foreach_lerp_", backends=_TORCH),
+    *_names(
+        "torch",
+        "moving averages of fused BatchNormalization",
+        *("_foreach_lerp_", "_foreach_pow", "_foreach_sub_"),
+        backends=_TORCH,
+    ),
     *_names(
         "<torch module>",
         "hooks are not called with fused kernels",

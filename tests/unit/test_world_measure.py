@@ -27,6 +27,7 @@ def measured(tmp_path, monkeypatch):
     def run(names, *more):
         (tmp_path / "child.py").write_text(CHILD)
         monkeypatch.setattr(measure, "MEASURING", tmp_path / "child.py")
+        monkeypatch.setattr(measure, "RESULTS", tmp_path)  # nothing was measured before
         command = ["measure.py", "torch", "--out", str(tmp_path), "--only", names, "--seconds", "1", *more]
         monkeypatch.setattr(sys, "argv", command)
         measure.main()

@@ -29,7 +29,6 @@ def try_recipe(
 
     With `sharded_over` so many cards divide weights and optimizer state among them.
     """
-    sharding = {"devices": sharded_over, "shard_weights": sharded_over > 1}
     with symbolic_calls(), freeze_temporarily(model, recipe.frozen_layers):
         found = estimate(
             model,
@@ -37,7 +36,8 @@ def try_recipe(
             recipe=recipe,
             gpu=card,
             limit=NO_LIMIT_BYTES,
-            **sharding,
+            devices=sharded_over,
+            shard_weights=sharded_over > 1,
             **compiled_with,
         )
         speed = _predict_speed(model, batch_size, recipe, card, backend=backend, precision=found.precision)

@@ -651,6 +651,7 @@ def test_an_estimate_of_a_cut_batch_has_one_sum_of_gradients_and_fewer_activatio
     assert activations[16] < 0.5 * activations[48]
 
 
+@pytest.mark.usefixtures("kernels_are_not_tried")
 @pytest.mark.parametrize(("optimizer", "further"), [("adam", 3), ("sgd", 2)])
 def test_slots_of_an_optimizer_come_to_lie_behind_the_first_batches_and_leave_a_gap(optimizer, further, monkeypatch):
     monkeypatch.setattr("fitroom.backends.jax.trace.estimate.compiler_version", lambda: None)

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_iter, tree_map
+from torch.utils._pytree import tree_iter, tree_map, tree_map_only
 
 DEVICE = "cpu:0"
 """Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
 PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
 
+_ON_CARD = torch.device(DEVICE)
 _MOST_NUMBERS = 64
 """PyTorch itself keeps the value of single numbers alone."""
 
@@ -53,7 +54,8 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
             return self.dispatch(func, types, args, kwargs)
         if func is torch.ops.aten.lift_fresh.default:
             self._of_numbers[id(made)] = made
-        return made
+            return made
+        return tree_map_only(FakeTensor, lambda one: self._where_asked(one, args, kwargs or {}), made)
 
     def may_turn_const(self, t: Any) -> bool:
         """Whether a tensor made of numbers keeps them: lists too, such as the places at which a tensor is split."""
@@ -64,8 +66,24 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
             and not self.is_our_fake(t)
         )
 
+    def _where_asked(self, made: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A tensor of known values on the card, where it was asked for there or what it is made of is there.
+
+        PyTorch computes known values on the host, and leaves them there. Single numbers may stay: they go with either.
+        """
+        if made.constant is None or made.numel() == 1 or made.device == _ON_CARD:
+            return made
+        asked = kwargs.get("device")
+        places = [asked] if asked is not None else [one.device for one in tree_iter(args) if _is_fake(one)]
+        if _ON_CARD not in map(torch.device, places):
+            return made
+        on_card = self._like_on_card(made)
+        on_card.constant = made.constant
+        self.fake_tensor_converter.add_constant_storage_mapping(on_card)  # a change in place ends the knowledge
+        return on_card
+
     def _is_held_by_layer(self, value: Any) -> bool:
-        has_values = isinstance(value, FakeTensor) and value.constant is not None  # it was computed from numbers
+        has_values = _is_fake(value) and value.constant is not None  # it was computed from numbers
         return has_values or _is_real(value) or id(value) in self._of_numbers
 
     def _on_the_card(self, value: Any) -> Any:
@@ -73,11 +91,17 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
         if not self._is_held_by_layer(value):
             return value
         if id(value) not in self._stand_ins:
-            with self:
-                fake = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
-            self._stand_ins[id(value)] = (value, fake)
+            self._stand_ins[id(value)] = (value, self._like_on_card(value))
         return self._stand_ins[id(value)][1]
+
+    def _like_on_card(self, value: Any) -> Any:
+        with self:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
 
 
 def _is_real(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+    return isinstance(value, torch.Tensor) and not _is_fake(value)
+
+
+def _is_fake(value: Any) -> bool:
+    return isinstance(value, FakeTensor)
