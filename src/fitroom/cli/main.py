@@ -109,6 +109,10 @@ def main() -> NoReturn:
         else:
             report(error if isinstance(error, FitroomError) else _unexpected(error))
         status = 1
+    finally:
+        # A Ctrl-C within an `exec` of text, as in the import of a named tuple, leaves a mark in Python, by which
+        # `python -m fitroom` would end by the signal and not with our exit code. Another `exec` takes the mark away.
+        exec("")
     sys.exit(status if isinstance(status, int) else 0)
 
 
