@@ -10,6 +10,7 @@ training that takes longer than `--seconds` is ended with all its processes.
 """
 
 import argparse
+import faulthandler
 import json
 import os
 import platform
@@ -34,6 +35,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=300, help="the longest that one training may take")
     options = parser.parse_args()
     if options.what == "child":
+        faulthandler.dump_traceback_later(options.seconds * 0.8)  # shows where a training hangs
         found = CHILDREN[options.way](options.backend)
         if os.environ.get("RANK", "0") == "0":
             print(json.dumps(found), flush=True)
@@ -99,7 +101,7 @@ def _child(options, way):
     command = [sys.executable]
     if options.backend == "torch":
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={DEVICES}"]
-    command += [__file__, "child", "--backend", options.backend, "--way", way]
+    command += [__file__, "child", "--backend", options.backend, "--way", way, "--seconds", str(options.seconds)]
     settings = {"KERAS_BACKEND": options.backend, "TF_CPP_MIN_LOG_LEVEL": "3", "FITROOM_VOTE_SECONDS": "120"}
     if way != "out of memory":
         settings |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
@@ -121,7 +123,7 @@ def _child(options, way):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             errors = "it did not end when it was told to"
-        sys.exit(f"{way} on {options.backend} took longer than {options.seconds:.0f} s:\n{errors[-4000:]}")
+        sys.exit(f"{way} on {options.backend} took longer than {options.seconds:.0f} s:\n{errors[-8000:]}")
     if process.returncode:
         sys.exit(f"{way} on {options.backend} failed:\n{errors[-4000:]}")
     return json.loads([line for line in out.splitlines() if line.startswith("{")][-1])

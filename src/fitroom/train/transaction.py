@@ -187,7 +187,8 @@ class Transaction:
     def _tell(
         self, now: Recipe, before: Recipe, samples: int, batch: Batch, what: str, said: str, why_whole: str | None
     ) -> dict[str, Any]:
-        smaller = min(now.micro_batch or batch.size, batch.size)
+        share = self.stepper.samples_per_device(batch.size)
+        smaller = min(now.micro_batch or share, share)
         is_new = now.remat != before.remat
         has_new_kernels = now.kernels != before.kernels
         parts = [describe_remat(now.remat)] if is_new else []

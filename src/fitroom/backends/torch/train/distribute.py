@@ -48,6 +48,7 @@ def distribute(
         )
     weights = check_weights(weights, world)
     _check_devices()
+    _take_own_card()
     if not dist.is_initialized():
         dist.init_process_group(_reducing_backend(), timeout=timedelta(seconds=vote_seconds()))
         atexit.register(_leave)  # it cannot be begun a second time in a process
@@ -108,6 +109,27 @@ def _check_devices() -> None:
             f"The script chose cuda:{torch.cuda.current_device()}, and `--devices` gave this process cuda:0 alone.",
             hint="leave `torch.cuda.set_device` out of the script, or --devices",
         )
+
+
+def _take_own_card() -> None:
+    """Give a process that torchrun started the card of its number, where the script left it on the first card."""
+    cards = torch.cuda.device_count()
+    if os.environ.get(VISIBLE) is not None or cards < 2 or torch.cuda.current_device() != 0:
+        return
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if number >= cards:
+        raise InputError(
+            f"torchrun started more processes than there are cards. Received: process {number} (they count from 0) on "
+            f"a machine with {cards} cards.",
+            hint=f"torchrun --nproc-per-node={cards}",
+        )
+    if number and torch.cuda.memory_allocated(0):
+        raise InputError(
+            f"This process is to train on cuda:{number}, and its model, or something else of it, is on cuda:0.",
+            hint='torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the model is made; or leave torchrun out: '
+            "fitroom run --devices all train.py",
+        )
+    torch.cuda.set_device(number)
 
 
 def _leave() -> None:
