@@ -126,8 +126,8 @@ def _take_own_card() -> None:
     if number and torch.cuda.memory_allocated(0):
         raise InputError(
             f"This process is to train on cuda:{number}, and its model, or something else of it, is on cuda:0.",
-            hint='torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the model is made; or leave torchrun out: '
-            "fitroom run --devices all train.py",
+            hint='torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the model is made; or '
+            "fitroom run --devices all train.py in place of torchrun",
         )
     torch.cuda.set_device(number)
 
