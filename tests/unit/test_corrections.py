@@ -46,6 +46,17 @@ def test_a_measured_step_moves_peak_and_requirement_and_is_named():
     assert (again.uncorrected_bytes, again.layers_digest) == (found.peak_bytes, "ab12")
 
 
+def test_a_requirement_gets_smaller_by_a_step_of_the_same_size_alone():
+    found = estimate()
+    store_step(key_of(found), measured(found, -0.1), model="TinyNet")
+    assert correct(found, key_of(found)).required_bytes < found.required_bytes
+    peak_bytes = found.peak_bytes
+    larger = replace(found, peak_bytes=2 * peak_bytes, required_bytes=3 * peak_bytes, device_bytes=4 * peak_bytes)
+    corrected = correct(larger, key_of(found))
+    assert corrected.peak_bytes < larger.peak_bytes
+    assert (corrected.required_bytes, corrected.device_bytes) == (larger.required_bytes, larger.device_bytes)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -102,7 +102,11 @@ def store_step(key: str, step: MeasuredStep, *, model: str) -> bool:
 
 
 def correct(estimate: Estimate, key: str) -> Estimate:
-    """Return an estimate multiplied by what the nearest measured step of its key says, with a note; else as it is."""
+    """Return an estimate multiplied by what the nearest measured step of its key says, with a note; else as it is.
+
+    What is required gets smaller by a step of the same size alone: that one of another size took less than predicted is
+    no proof that this one does.
+    """
     steps, damage = load_steps(key)
     if damage:
         estimate = replace(estimate, notes=(*estimate.notes, damage))
@@ -111,6 +115,8 @@ def correct(estimate: Estimate, key: str) -> Estimate:
         return estimate
     peak_bytes = round(estimate.peak_bytes * (1 + nearest.share))
     added_bytes = peak_bytes - estimate.peak_bytes
+    if nearest.distance(estimate.peak_bytes) > 1 + _SAME_SIZE:
+        added_bytes = max(0, added_bytes)
     return replace(
         estimate,
         peak_bytes=peak_bytes,
