@@ -134,8 +134,8 @@ class LogReader:
         self.has_keras = False
         """Whether the log speaks of Keras."""
         self._has_keras_3 = False
-        self._without_message: set[str] = set()
-        """Lines in which no pattern was found, as they are without their numbers: most lines of a log are alike."""
+        self._dull: set[str] = set()
+        """Lines that said nothing, without their numbers: most lines of a log are alike."""
         self._needed_bytes: int | None = None
         self._recent: deque[tuple[int, Place]] = deque(maxlen=_PLACES_BEFORE)
         self._places: list[Place] = []
@@ -206,32 +206,42 @@ class LogReader:
             self.went_on_count += bool(self.failures) and _WENT_ON.search(line) is not None
         if not _has_any(small, _ANY_WORDS):
             return
+        shape = _PLAIN_NUMBER.sub("0", line)
+        if shape in self._dull:
+            return
         while stripped := _PREFIX.match(line):
             line = line[stripped.end() :]
-        self.has_keras |= "keras" in small
+        if not self._read_line(line, small) and len(self._dull) < _MOST_SHAPES:
+            self._dull.add(shape)
+
+    def _read_line(self, line: str, small: str) -> bool:
+        """Read a line, which is also given in small letters; return whether it said anything."""
+        says = "keras" in small
+        self.has_keras |= says
         self._has_keras_3 |= _KERAS_3.search(line) is not None
-        self.was_cancelled |= _CANCELLED.search(line) is not None
+        if _CANCELLED.search(line):
+            self.was_cancelled = says = True
         if line.startswith("Traceback (most recent call last)"):
             self._forget_autotuning()
+            says = True
         for name, regex in _FRAMEWORK:
             if regex.search(line):
                 self._frameworks[name] = self._frameworks.get(name, 0) + 1
+                says = True
         if _has_any(small, PLACE_WORDS) and (place := read_place(line)):
+            says = True
             self._recent.append((self._position, place))
             if self._open is not None:
                 self._places.append(place)
-        self._read_facts(line)
+        says |= self._read_facts(line)
         if not _has_any(small, WORDS):
-            return
-        shape = _PLAIN_NUMBER.sub("0", line)
-        if shape in self._without_message:
-            return
+            return says
         if NOT_MEMORY.search(line):
             self.has_warning |= "not a failure" in line
         elif found := _match(line):
             self._add(found, line)
-        elif len(self._without_message) < _MOST_SHAPES:
-            self._without_message.add(shape)
+            says = True
+        return says
 
     def _forget_autotuning(self) -> None:
         """Kernels that were tried out in vain before an error was raised are not its place."""
@@ -245,24 +255,29 @@ class LogReader:
         counts = (self.progress_after, self.progress_count, *([self.went_on_count] if self.failures else []))
         return min(counts) < ENOUGH_PROGRESS
 
-    def _read_facts(self, line: str) -> None:
+    def _read_facts(self, line: str) -> bool:
+        """Read what the line shows of sizes and cards; return whether it may show any."""
+        says = False
         for name, regex in _STATS.items():
             if (match := regex.search(line)) and (size := read_size(match[1])) is not None:
                 self._note(name, size)
+                says = True
         if match := _CARD.search(line):
-            self._card_name = match[1]
+            self._card_name, says = match[1], True
         if match := _REMATERIALIZATION.search(line):
-            self._needed_bytes = read_size(match[1] or match[2])
+            self._needed_bytes, says = read_size(match[1] or match[2]), True
         if match := _REPORTED.search(line):
             self._note("free_bytes", int(match[1] or match[3]))
             self._note("total_bytes", int(match[2] or match[4]))
-        if self._open is None:
-            return
+            says = True
         if match := _ALLOCATOR.search(line):
-            _read_device(self._open, match[1])
-        if match := _OF_PYTORCH.search(line):
+            says = True
+            if self._open is not None:
+                _read_device(self._open, match[1])
+        if (match := _OF_PYTORCH.search(line)) and self._open is not None:
             in_use, idle = read_size(match[1]) or 0, read_size(match[2]) or 0
             self._open.in_use_bytes, self._open.reserved_bytes = in_use, in_use + idle
+        return says
 
     def _note(self, name: str, value: int) -> None:
         """Keep a fact for the failure that is open, or for the one that follows."""
