@@ -216,7 +216,7 @@ class LogReader:
 
     def _read_line(self, line: str, small: str) -> bool:
         """Read a line, which is also given in small letters; return whether it said anything."""
-        says = "keras" in small
+        says = "keras" in small or "exception encountered when calling" in small  # Keras's wording
         self.has_keras |= says
         self._has_keras_3 |= _KERAS_3.search(line) is not None
         if _CANCELLED.search(line):
