@@ -98,7 +98,6 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 # Into docs/_build/html; `make test` builds it, too, and takes no warning.
-docs: export TF_CPP_MIN_LOG_LEVEL = 3
 docs: $(READY)
 	$(BIN)/python docs/commands.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html

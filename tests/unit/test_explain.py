@@ -242,9 +242,14 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, content, said):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path in (tmp_path / "none.log", tmp_path):
+    for path in (tmp_path / "none.log", tmp_path, "no_such_crash.log"):
         with pytest.raises(fitroom.InputError, match="cannot be read"):
             fitroom.explain(path)
+
+
+def test_what_is_no_error_is_refused():
+    with pytest.raises(fitroom.InputError, match="`error` must be an exception"):
+        fitroom.explain(3)
 
 
 def test_the_command_explains_a_file(tmp_path):

@@ -75,11 +75,23 @@ def _explain_any(error: BaseException | str | Path | None) -> Explanation:
         if explanation.failure is not None:
             explanation.failure.line_number = 0
         return explanation
-    if isinstance(error, Path) or ("\n" not in error and len(error) < 1000 and Path(error).is_file()):
+    if not isinstance(error, str | Path):
+        raise InputError(
+            f"`error` must be an exception, the text of a log or the path of one. Received: {error!r}.",
+            hint="fitroom.explain() takes the last error",
+        )
+    if isinstance(error, Path) or _is_path(error):
         return explain_file(Path(error))
     if not error.strip():
         raise InputError("The text is empty.", hint="give the traceback or the log of the program that failed")
     return explain_lines(error.splitlines())
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is the path of a log: of a file that is there, or by its name."""
+    if "\n" in text or len(text) > 1000:
+        return False
+    return Path(text).is_file() or (len(text.split()) == 1 and Path(text).suffix in (".log", ".txt", ".out", ".err"))
 
 
 def _last_error() -> BaseException:
