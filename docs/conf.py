@@ -18,6 +18,8 @@ python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_title = "fitroom"
+html_css_files = ["code.css"]
+html_static_path = ["static"]
 html_show_sourcelink = False
 html_show_copyright = False
 html_show_sphinx = False

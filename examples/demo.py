@@ -59,7 +59,7 @@ def main() -> None:
     how = ("--image-size", 64, "--batch-size", BATCH_SIZE, "--learning-rate", 0.003)
     call("fitroom", "train", pictures, "--model", MODEL, *how, "--epochs", epochs, "--run-dir", run)
 
-    say("5. What is in a picture?")
+    say("5. What is in an image?")
     call("fitroom", "predict", run, pictures / "tulip" / "0000.jpg", pictures / "rose" / "0000.jpg", "--top", 2)
 
     if not options.quick:

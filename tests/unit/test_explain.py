@@ -116,6 +116,62 @@ def test_an_error_without_a_traceback_in_a_progress_bar_is_found():
     assert explain_lines([f"12/100 [>...] - ETA: 1:40\r13/100 [>...] - ETA: 1:39{TORCH}"]).recognised
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\x1b[31mMemoryError\x1b[0m",
+        "2024-05-04T12:00:00.123456789Z MemoryError",
+        "3: MemoryError",
+        "[pod/train-abc/main] MemoryError: ",
+        "Nov 19 12:00:00 node7 train.sh[4711]: MemoryError",
+        '{"log":"MemoryError\\n","stream":"stderr","time":"2024-05-04T12:00:00.1Z"}',
+        "train-1  | MemoryError",
+    ],
+)
+def test_what_others_print_around_a_line_is_no_part_of_it(line):
+    assert explain_lines(["step 1", line]).failure.kind == "host_out_of_memory"
+
+
+def test_colours_within_a_message_are_no_part_of_it():
+    coloured = "\x1b[0;31mResourceExhaustedError\x1b[0m: \x1b[1mfailed to allocate memory\x1b[0m [Op:Mul]"
+    assert explain_lines([coloured]).failure.framework == "tensorflow"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "gbk"])
+def test_a_log_in_another_encoding_is_read(tmp_path, encoding):
+    path = tmp_path / "crash.log"
+    path.write_bytes(f"训练\n{TORCH}\n".encode(encoding, errors="replace"))
+    assert fitroom.explain(path).failure.requested_bytes == 2**31
+
+
+def test_a_failure_after_which_training_went_on_says_so():
+    bars = [f"{n}/100 [==>...] - ETA: 1:40 - loss: 0.5" for n in range(3)]
+    assert "it did not end all of the training" in explain_lines([TORCH, *bars]).notes[0]
+    source = ["    model.fit(x, y, epochs=10, steps_per_epoch=20)", "CalledProcessError: 'train.py', '--steps=5'"]
+    assert not any("did not end" in note for note in explain_lines([TORCH, *source, *source]).notes)
+    assert not any("did not end" in note for note in explain_lines([*bars, TORCH]).notes)
+
+
+def test_being_killed_in_a_cancelled_job_says_nothing_about_memory():
+    cancelled = [
+        "slurmstepd: error: *** JOB 41 ON gpu07 CANCELLED AT 2024-03-05T10:14:43 DUE TO TIME LIMIT ***",
+        "Killed",
+    ]
+    explanation = explain_lines(cancelled)
+    assert not explanation.recognised
+    assert "cancelled" in explanation.notes[0]
+    assert explain_lines([TORCH, *cancelled]).failure.kind == "device_out_of_memory"
+
+
+def test_the_numbers_that_keras_3_has_in_names_of_nodes_are_no_part_of_a_layer():
+    node = "{{node gradient_tape/functional_1_1/dense_1_2/MatMul}}"
+    oom = f"OOM when allocating tensor with shape[8,8] and type float on GPU:0 by allocator GPU_0_bfc\n\t [[{node}]]"
+    keras_2 = explain_lines([*oom.splitlines(), " [Op:__inference_train_function_11]"])
+    assert keras_2.failure.layer == "dense_1_2"
+    keras_3 = explain_lines([*oom.splitlines(), " [Op:__inference_one_step_on_iterator_11]"])
+    assert keras_3.failure.layer == "dense_1"
+
+
 def test_a_warning_after_which_training_went_on_is_no_failure():
     warning = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.16GiB"
     went_on = explain_lines([warning, "500/500 [====] - 96s 183ms/step - loss: 0.4"])
@@ -176,7 +232,7 @@ def test_a_model_needs_its_batch_size():
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "is empty"), (b"\n  \n", "is empty"), (b"PK\x03\x04\0\0", "no text"), (b"\xff\xfeK\0", "UTF-16")],
+    [(b"", "is empty"), (b"\n  \n", "is empty"), (b"PK\x03\x04\0\0", "no text"), (b"\xff\xfe", "is empty")],
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path, content, said):
     path = tmp_path / "crash.log"
@@ -186,9 +242,14 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, content, said):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path in (tmp_path / "none.log", tmp_path):
+    for path in (tmp_path / "none.log", tmp_path, "no_such_crash.log"):
         with pytest.raises(fitroom.InputError, match="cannot be read"):
             fitroom.explain(path)
+
+
+def test_what_is_no_error_is_refused():
+    with pytest.raises(fitroom.InputError, match="`error` must be an exception"):
+        fitroom.explain(3)
 
 
 def test_the_command_explains_a_file(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.events import Events
 from fitroom.train import logs
-from fitroom.train.logs import LossWatch
+from fitroom.train.keras_logs import LossWatch
 
 
 class Loss:

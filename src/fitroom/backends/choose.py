@@ -72,7 +72,7 @@ def settle_backend(flag: str | None, *, why: str = "--backend", also: tuple[str,
         choice = wish or BackendChoice(name=imported, why="Keras is imported with it")
     else:
         choice = wish or _from_keras_json() or _first_installed()
-    _require_installed(_canonical(choice.name))
+    _require_installed(_canonical(choice.name), None if flag else choice.why)
     os.environ["KERAS_BACKEND"] = choice.name
     return choice
 
@@ -201,9 +201,11 @@ def _imported_keras_backend() -> str | None:
     return keras.backend.backend() if keras else None
 
 
-def _require_installed(name: str) -> None:
+def _require_installed(name: str, named_by: str | None = None) -> None:
     if not _is_installed(name):
-        raise MissingExtraError(f"The {name} backend", package=name, extra=name)
+        raise MissingExtraError(
+            f"The {name} backend{f' (named by {named_by})' if named_by else ''}", package=name, extra=name
+        )
 
 
 def _is_installed(name: str) -> bool:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fitroom.backends.choose import BackendChoice, settle_backend
+from fitroom.backends.choose import BackendChoice, backend_before_keras, settle_backend
 from fitroom.cards.nvml import read_usage
 from fitroom.checks.card_memory import check_allocator, check_precision, check_usage
 from fitroom.checks.device import BACKEND_NAMES, check_card, check_device, check_probe
@@ -33,7 +33,7 @@ def diagnose(backend: str | None, *, run_dir: Path, why: str = "--backend", say:
         raise
     except FitroomError as error:
         missing = Finding(status="failure", name="backend", found=error.message, fix=error.hint)
-        return Diagnosis(backend=backend or "none", findings=(missing,))
+        return Diagnosis(backend=backend_before_keras(backend) or "none", findings=(missing,))
     return Diagnosis(backend=choice.name, findings=tuple(_check_all(choice, run_dir, say)))
 
 

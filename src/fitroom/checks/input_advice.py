@@ -92,7 +92,7 @@ def advise_input(
     share = wait_seconds / (wait_seconds + step_seconds) if wait_seconds > 0 else 0.0
     times = f"{format_seconds(wait_seconds)} a batch, the step {format_seconds(step_seconds)}"
     if share <= SLOW_SHARE:
-        found = f"the {name} keeps up: waiting takes {times}"
+        found = f"the {name} {'keep' if name == 'arrays' else 'keeps'} up: waiting takes {times}"
         return InputAdvice(source=described, is_slow=False, wait_share=share, found=found, settings=())
     return InputAdvice(
         source=described,
@@ -205,8 +205,8 @@ def _list_folder(source: InputSource, cores: int, cache_bytes: int | None) -> It
     if not source.has_cache:
         yield _cache_setting(
             cache_bytes,
-            "fitroom.data.images(..., cache='ram')  # fitroom train --cache ram",
-            "fitroom.data.images(..., cache='disk')  # fitroom train --cache disk",
+            "fitroom train --cache ram, or fitroom.data.images(..., cache='ram')",
+            "fitroom train --cache disk, or fitroom.data.images(..., cache='disk')",
         )
     elif (source.workers or 0) >= cores:
         yield _cores_setting(cores)

@@ -60,6 +60,7 @@ _SMALLER_TASK = Setting(
     changes="the task itself",
 )
 _STEP = (REMAT, PRECISION, MICRO_BATCH, _SMALLER_TASK)
+_STEP_OF_TORCH = (REMAT, KERNELS, PRECISION, MICRO_BATCH, _SMALLER_TASK)
 
 _OTHER_PROCESS = (
     Setting(what="see who holds the memory, and end what is not needed", how="fitroom doctor, or nvidia-smi"),
@@ -150,7 +151,7 @@ def _advise(failure: Failure, cause: Cause) -> Iterator[Setting]:
     if cause.name == "unknown" and failure.kind == "device_out_of_memory":
         yield from _OTHER_PROCESS[:1]
         yield _LEAK
-    yield from _STEP
+    yield from _STEP_OF_TORCH if framework == "torch" else _STEP
 
 
 def _narrow_dtype(failure: Failure) -> Iterator[Setting]:

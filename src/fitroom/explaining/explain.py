@@ -1,5 +1,6 @@
 """`fitroom.explain`: what an out-of-memory error or a crash log says, why, and what to try next."""
 
+import codecs
 import sys
 import traceback
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from fitroom.errors import InputError, OutOfMemoryError
 from fitroom.explaining.advice import advise
 from fitroom.explaining.cause import find_cause
 from fitroom.explaining.explanation import Explanation
-from fitroom.explaining.reader import LogReader
+from fitroom.explaining.reader import ENOUGH_PROGRESS, LogReader
 from fitroom.explaining.savings import estimate_savings
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ _NOT_RECOGNISED = (
     "process that is killed leaves none."
 )
 _PLAIN_TORCH = "The log does not mention Keras; `fitroom.fit`, `run` and `plan` are for Keras models."
-_WENT_ON = "The allocator warned that memory was short, and training went on: this is not a failure."
+_ONLY_WARNED = "The allocator warned that memory was short, and training went on: this is not a failure."
+_WENT_ON = "Lines of training progress follow this message: it did not end all of the training."
+_CANCELLED = (
+    "The log says that the job was cancelled, as at its time limit: that it was killed says nothing about memory."
+)
 
 
 def explain(
@@ -70,11 +75,23 @@ def _explain_any(error: BaseException | str | Path | None) -> Explanation:
         if explanation.failure is not None:
             explanation.failure.line_number = 0
         return explanation
-    if isinstance(error, Path) or ("\n" not in error and len(error) < 1000 and Path(error).is_file()):
+    if not isinstance(error, str | Path):
+        raise InputError(
+            f"`error` must be an exception, the text of a log or the path of one. Received: {error!r}.",
+            hint="fitroom.explain() takes the last error",
+        )
+    if isinstance(error, Path) or _is_path(error):
         return explain_file(Path(error))
     if not error.strip():
         raise InputError("The text is empty.", hint="give the traceback or the log of the program that failed")
     return explain_lines(error.splitlines())
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is the path of a log: of a file that is there, or by its name."""
+    if "\n" in text or len(text) > 1000:
+        return False
+    return Path(text).is_file() or (len(text.split()) == 1 and Path(text).suffix in (".log", ".txt", ".out", ".err"))
 
 
 def _last_error() -> BaseException:
@@ -92,8 +109,11 @@ def explain_file(path: Path) -> Explanation:
     """Explain a log file, in bounded memory. Raises InputError for what is no text."""
     try:
         with path.open("rb") as file:
-            check_text(file.read(_HEAD_BYTES), str(path))
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            head = file.read(_HEAD_BYTES)
+        # As PowerShell's `>` writes it.
+        encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+        check_text(head.decode(encoding, errors="replace").encode(), str(path))
+        with path.open(encoding=encoding, errors="replace", newline="\n") as lines:
             return explain_lines(bounded_lines(lines))
     except OSError as error:
         raise InputError(
@@ -129,14 +149,16 @@ def explain_reader(reader: LogReader) -> Explanation:
     """Explain what a reader has gathered."""
     failure = reader.failure()
     if failure is None:
-        notes = (_WENT_ON,) if reader.has_warning else (_NOT_RECOGNISED,)
-        return Explanation(failure=None, cause=None, notes=notes, line_count=reader.line_count)
+        note = _CANCELLED if reader.was_cancelled else _ONLY_WARNED if reader.has_warning else _NOT_RECOGNISED
+        return Explanation(failure=None, cause=None, notes=(note,), line_count=reader.line_count)
     cause = find_cause(failure, progress_count=reader.progress_count)
-    is_plain_torch = failure.framework == "torch" and not reader.has_keras
+    notes: tuple[str, ...] = (_WENT_ON,) if reader.went_on_count >= ENOUGH_PROGRESS else ()
+    if failure.framework == "torch" and not reader.has_keras and failure.kind == "device_out_of_memory":
+        notes += (_PLAIN_TORCH,)
     return Explanation(
         failure=failure,
         cause=cause,
         settings=advise(failure, cause),
-        notes=(_PLAIN_TORCH,) if is_plain_torch and failure.kind == "device_out_of_memory" else (),
+        notes=notes,
         line_count=reader.line_count,
     )

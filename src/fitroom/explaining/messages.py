@@ -139,13 +139,16 @@ _XLA = (
         "gpu",
         r"DNN library initialization failed",
         r"Failed to initialize BLAS support",
+        r"operation (?:gpu|cu)(?:solver\w*|blas\w*|sparse\w*|dnn\w*)Create\(&handle\) failed",
     ),
 )
-_XLA_ON_CARD = _patterns(
-    "device_out_of_memory",
-    None,
-    "gpu",
-    r"Failed to allocate request for (?P<requested><SIZE>) \((?P<bytes>\d+)B\) on device ordinal (?P<index>\d+)",
+_REQUEST = r"Failed to allocate request for (?P<requested><SIZE>) \((?P<bytes>\d+)B\) on device ordinal (?P<index>\d+)"
+_XLA_ON_CARD = (
+    # A kernel that is tried out and does not fit is left out of the choice.
+    *_patterns("device_out_of_memory", None, "gpu", r"algorithm_picker\.cc.*" + _REQUEST, is_hint_only=True),
+    *_patterns(
+        "device_out_of_memory", None, "gpu", _REQUEST, r"Failed to load in-memory CUBIN.*CUDA_ERROR_OUT_OF_MEMORY"
+    ),
 )
 
 _TORCH_SAYS = r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<requested><SIZE>)"
@@ -155,12 +158,15 @@ _TORCH = (
         "torch",
         "gpu",
         _TORCH_SAYS + r"\.? \((?:GPU|XPU) (?P<index>\d+); (?P<total><SIZE>) total capacity; "
-        r"(?P<in_use><SIZE>) already allocated; (?P<free><SIZE>) free; "
+        r"(?P<in_use><SIZE>) already allocated; (?:(?P<free><SIZE>) free; )?"
         r"(?:(?P<reserved><SIZE>) reserved in total by PyTorch|(?P<cached><SIZE>) cached)",
         _TORCH_SAYS + r"\.? (?:GPU|XPU) (?P<index>\d+) has a total capac\w+ of (?P<total><SIZE>)"
         r"(?: of which (?P<free><SIZE>) is free)?",
         _TORCH_SAYS,
         r"Allocation on device (?P<index>\d+)? ?would exceed allowed memory",
+        r"OutOfMemoryError: Allocation on device\s*$",
+        # In the path of a failed allocation the allocator asks NVML who holds the memory, and there is no NVML.
+        r"NVML_SUCCESS == .*INTERNAL ASSERT FAILED at .*CUDACachingAllocator",
         r"(?:CUDA|HIP) (?:driver )?error: out of memory",
         r"cuda runtime error \(2\) ?: out of memory",
         r"Cuda failure (?:\d+ )?'out of memory'",
@@ -172,6 +178,7 @@ _TORCH = (
         r"MPS backend out of memory \(MPS allocated: (?P<in_use><SIZE>), other allocations: (?P<other><SIZE>), "
         r"max allowed: (?P<limit><SIZE>)\)\. Tried to allocate (?P<requested><SIZE>)",
         r"MPS backend out of memory",
+        r"RuntimeError: Invalid buffer size: (?P<requested><SIZE>)",
     ),
     *_patterns(
         "library_out_of_memory",
@@ -217,6 +224,12 @@ _OTHERS_ON_CARD = _patterns(
     "gpu",
     r"CUDA device ordinal (?P<index>\d+): .*CUDA_ERROR_OUT_OF_MEMORY.*?total memory reported: (?P<total>\d+)",
     r"Out of memory allocating (?P<requested><SIZE>) \(allocated so far: (?P<in_use><SIZE>)",
+    r"CUDA failure 2: out of memory ; GPU=(?P<index>\d+)",
+    r"Cuda Runtime \(out of memory\)",
+    r"Requested amount of GPU memory \((?P<bytes>\d+) bytes\) could not be allocated",
+    r"MIOpen Error: .*Memory not available to allocate buffer: (?P<bytes>\d+)",
+    r"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+    r"Free memory on device (?:cuda:(?P<index>\d+) )?\([\d.]+/(?P<total><SIZE>)\) on startup is less than desired",
 )
 
 _ANY_FRAMEWORK = (
@@ -234,6 +247,11 @@ _ANY_FRAMEWORK = (
         r"Could not allocate tensor with (?P<bytes>\d+) bytes\. There is not enough GPU video memory available",
         r"cudaMalloc failed: out of memory|cudaErrorMemoryAllocation",
     ),
+    # ONNX Runtime, on the card or the CPU.
+    *_patterns(
+        "device_out_of_memory", None, None, r"Failed to allocate memory for requested buffer of size (?P<bytes>\d+)"
+    ),
+    *_patterns("device_out_of_memory", None, "mps", r"kIOGPUCommandBufferCallbackErrorOutOfMemory"),
     *_patterns(
         "device_out_of_memory", None, "gpu", r"CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED", is_hint_only=True
     ),
@@ -245,6 +263,24 @@ _ANY_FRAMEWORK = (
         r"CUFFT_ALLOC_FAILED|CUS\w+_STATUS_ALLOC_FAILED",
     ),
 )
+
+_HOST_LIBRARIES = _patterns(
+    "host_out_of_memory",
+    None,
+    "host",
+    r"\(-4:Insufficient memory\) Failed to allocate (?P<bytes>\d+) bytes",  # OpenCV
+    r"OpenCV Error: Insufficient memory \(Failed to allocate (?P<bytes>\d+) bytes",
+    r"libgomp: Out of memory allocating (?P<bytes>\d+) bytes",
+    r"ArrowMemoryError: (?:re)?m?alloc of size (?P<bytes>\d+) failed",
+    r"^memory allocation of (?P<bytes>\d+) bytes failed",  # Rust: Polars, tokenizers
+    r"cannot allocate vector of (?:size|length) (?P<requested>[\d.]+ ?[KMGT]b)",  # R
+)
+
+_KILLED_ELSEWHERE = (
+    *("Getötet", "Processus arrêté", "Terminado (killed)", "Ucciso", "Morto", "Unicestwiony", "Убито"),
+    *("已杀死", "强制终止", "強制終了"),
+)
+"""What shells print for "Killed": German, French, Spanish, Italian, Portuguese, Polish, Russian, Chinese, Japanese."""
 
 _HOST = (
     *_patterns(
@@ -274,7 +310,14 @@ _HOST = (
         r"oom-kill:constraint=|invoked oom-killer|oom_reaper: reaped process",
         r"[Dd]etected \d+ oom.kill event|oom-kill event\(s\)|[Oo]ut[ -][Oo]f[ -][Mm]emory handler",
         r"task \d+: Out Of Memory|killed by YARN for exceeding memory limits|exceeded \d+% memory budget",
-        r"Exceeded (?:job|step) memory limit",
+        r"Exceeded (?:job|step) memory limit|(?:Job|Step) \S+ exceeded memory limit \(\d+ > \d+\)",
+        r"\bState: OUT_OF_MEMORY\b",
+        r"TERM_MEMLIMIT: job killed",  # LSF
+        r"PBS: job killed: \w*mem \d+kb exceeded limit",
+        r"Job has gone over (?:cgroup )?memory limit of",  # HTCondor
+        r"The node was low on resource: memory",
+        r"Container killed due to memory usage",
+        r"RayOutOfMemoryError: More than",
         r"\bOOMKilled\b",
         r"systemd-oomd.*Killed|Killed .* due to memory (?:pressure|used)",
         r"session crashed after using all available RAM|tried to allocate more memory than is available",
@@ -285,8 +328,10 @@ _HOST = (
         "system",
         None,
         # Bare, behind the shell's "line 3: 1234", or at the end of a progress bar.
-        r"^(?:.*: line \d+:\s+\d+ |.*[/\d].*(?:loss|ETA|it/s|%).*)?Killed(?:\s+(?:python|nohup|bash|/|\.)\S*.*)?\s*$",
-        r"\b(?:[Ee]xit(?:ed)?(?: with)?[ _-]?(?:[Cc]ode|[Ss]tatus)|return_?code|[Ee]xited)(?: is)?[\s:=(]*(?:137|-9)\b",
+        r"^(?:.*: \w+ \d+ ?:\s+\d+ |.*[/\d].*(?:loss|ETA|it/s|%).*)?"
+        rf"(?:Killed(?:: 9)?|{'|'.join(map(re.escape, _KILLED_ELSEWHERE))})(?:\s+(?:python|nohup|bash|/|\.)\S*.*)?\s*$",
+        r"\b(?:[Ee]xit(?:ed|s)?(?: with)?(?: return)?[ _-]?(?:[Cc]ode|[Ss]tatus)|return_?code|[Ee]xited)(?: is)?"
+        r"[\s:=(]*(?:137|-9)\b",
         r"^(?:\[\d+\][\s+-]+\d+|zsh:) killed\b",
         r"\bSIGKILL\b|[Ss]ignal 9\b|signal: [Kk]illed",
         r"[Kk]ernel (?:died|Restarting)|DeadKernelError|[Kk]ernel.{0,60} (?:has|appears to have) died",
@@ -296,6 +341,7 @@ _HOST = (
 )
 
 MESSAGES: tuple[MessagePattern, ...] = (
+    *_HOST_LIBRARIES,
     *_XLA_ON_CARD,
     *_TENSORFLOW,
     *_TORCH,
@@ -311,6 +357,8 @@ NOT_MEMORY = re.compile(
     | larger\ than\ max|too\ many\ open\ files
     | out\ of\ resource:\ shared\ memory     # of one multiprocessor, a matter of a kernel's block size
     | caller\ indicates\ that\ this\ is\ not\ a\ failure
+    | java\.lang\.OutOfMemoryError          # the heap that Java was given, or threads
+    | forcefully\ exiting\ via\ Signals      # torchrun ends the other processes after an error in one
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -319,7 +367,8 @@ NOT_MEMORY = re.compile(
 WORDS = (
     *("alloc", "memory", "oom", "resource", "cudnn", "cublas", "cusolver", "cufft", "cusparse", "blas", "dnn"),
     *("kill", "137", "-9", "signal", "kernel", "algorithm", "dst tensor", "no space left", "engine", "died"),
-    *("autotun", "terminated", " ram", "shm", "out of", "torch_"),
+    *("autotun", "terminated", " ram", "shm", "out of", "torch_", "buffer size", "create(&handle)", "low on"),
+    *(word.lower() for word in _KILLED_ELSEWHERE),
 )
 """One of these is in every line, in small letters, that a pattern of `MESSAGES` matches: a quick test for the many
 lines that say nothing."""

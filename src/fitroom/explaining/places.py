@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from fitroom.explaining.failure import Phase
 
-_MODEL_NAME = re.compile(r"(?:model|sequential|functional|StatefulPartitionedCall|PartitionedCall)(?:_\d+)?$")
+_MODEL_NAME = re.compile(r"(?:model|sequential|functional|StatefulPartitionedCall|PartitionedCall)(?:_\d+)*$")
 _OPERATION = re.compile(
     r"(?:[A-Z]\w*|concat|convolution|add|mul|sub|div|truediv|mean|sum|batchnorm|moments|depthwise|separable_conv2d|"
     r"transpose|matmul|dot_general|conv_general_dilated|zeros|zeros_like|ones|ones_like|split|stack|strided_slice|"
-    r"cond|while|reduce_\w+|select_n|max|min|exp|tanh|sqrt|broadcast_in_dim|Cast|random_\w+)(?:_\d+)?(?:\[.*)?$"
+    r"cond|while|einsum|reduce_\w+|select_n|max|min|exp|tanh|sqrt|broadcast_in_dim|Cast|random_\w+)(?:_\d+)?(?:\[.*)?$"
 )
 _OPTIMIZER = re.compile(
     r"(?:^|/)(?:Adam|AdamW|SGD|RMSprop|Nadam|Adagrad|Adadelta|Adamax|Ftrl|Lion|Adafactor|Momentum|optimizer)(?:_\d+)?/"
@@ -38,6 +38,7 @@ def read_node(name: str) -> Place:
     """
     is_backward = bool(re.search(r"(?:^|/)(?:gradient_tape|gradients)/|_grad(?:_\d+)?/|Backprop|Grad\b", name))
     short = re.sub(r"^.*?(?:gradient_tape|gradients)/", "", name)
+    short = re.sub(r"(/while)/body/.*(/\w+)$", r"\1\2", short)  # a recurrent layer's loop repeats its path
     parts = [part for part in short.split("/") if part]
     operation = parts[-1] if parts else None
     while parts and (_OPERATION.fullmatch(parts[-1]) or parts[-1].endswith("_grad")):
@@ -50,6 +51,18 @@ def read_node(name: str) -> Place:
     if phase is None and parts:
         phase = "forward"
     return Place(layer="/".join(parts) or None if phase != "update" else None, operation=operation, phase=phase)
+
+
+def undo_numbering(layer: str) -> str:
+    """The layer's own name from that of a node of Keras 3's graph.
+
+    Keras 3 opens each scope twice, and TensorFlow numbers the second: the nodes of `dense` are in `dense_1`, those of
+    `dense_1` in `dense_1_2`. Seen in 3.3, 3.6, 3.10 and 3.15.
+
+    >>> undo_numbering("encoder_1/dense_1_2")
+    'encoder/dense_1'
+    """
+    return "/".join(re.sub(r"_\d+$", "", part) for part in layer.split("/"))
 
 
 def read_op_name(name: str) -> Place:

@@ -5,14 +5,17 @@ therefore open for some lines, in which further facts are added to it; the next 
 distance is the same one.
 """
 
+import contextlib
+import json
 import re
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fitroom.explaining.failure import Failure, Framework, ProcessMemory
 from fitroom.explaining.messages import MESSAGES, NOT_MEMORY, WORDS, MessagePattern
 from fitroom.explaining.places import WORDS as PLACE_WORDS
-from fitroom.explaining.places import Place, combine_places, read_place
+from fitroom.explaining.places import Place, combine_places, read_place, undo_numbering
 from fitroom.explaining.sizes import count_bytes, read_shape, read_size
 
 _LONGEST_LINE = 20_000
@@ -25,13 +28,29 @@ _PLACES_BEFORE = 120
 _MOST_FAILURES = 200
 _QUOTE_LENGTH = 160
 
-# What is not part of a message: colours, which process printed it, when.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+# What is not part of a message: which process printed it, when.
 _PREFIX = re.compile(
-    r"\x1b\[[0-9;]*[A-Za-z]"
-    r"|^\s*\[(?:rank)?\d+(?:,\d+)?\](?:<std\w+>)?:\s?"
+    r"^\s*\[(?:rank)?\d+(?:,\d+)?\](?:<std\w+>)?:\s?"
     r"|^\(\w+(?: \w+)?(?: pid=\d+)[^)]*\)\s?"
     r"|^[\w.-]+\s+\|\s"
+    r"|^\s*\d+: "  # srun --label
+    r"|^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)\s+"  # docker logs -t, GitHub Actions
+    r"|^\[pod/\S+\]\s"  # kubectl logs --prefix
+    r"|^[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S+ [^\s:]+: "  # journalctl
 )
+_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) .*CANCELLED|TERM_(?:RUNLIMIT|OWNER)|PBS: job killed: walltime")
+"""Slurm, LSF or PBS ended the job, at its time limit or because somebody asked for it. For memory they say so, too."""
+
+_PLAIN_NUMBER = re.compile(r"\d\d:\d\d:\d\d|(?<![\d-])\d{3,}(?<!\b137)(?<!\b1455)(?!\d)|\d+(?=\.\d)|(?<=\.)\d+")
+"""A number that no pattern asks for, as it asks for exit code 137 or errno 12."""
+
+_MOST_SHAPES = 2000
+_KERAS_3 = re.compile(r"keras[/\\]src[/\\](?:backend|trainers|ops)[/\\]|(?:one|multi)_step_on_(?:iterator|data)")
+
+_DOCKER = '{"log":"'
+"""How a line of the files begins in which Docker keeps logs."""
 _DUMP_LINE = re.compile(
     r"\b(?:InUse|Free ) at [0-9a-fx]+ of size|Chunks of size \d+ totalling|Bin \(\d+\):|Chunk at 0x"
 )
@@ -55,6 +74,9 @@ _REMATERIALIZATION = re.compile(r"Can't reduce memory use below [\d.]+\w+ \((\d+
 _PROGRESS = re.compile(
     r"\d+/\d+ .*(?:ETA|s/step|ms/step|it/s|s/it)|Epoch \d+/\d+|\b(?:epoch|step|iter)\w*\W{1,3}\d+", re.IGNORECASE
 )
+_WENT_ON = re.compile(r"\d+/\d+ .*(?:ETA|s/step|it/s|s/it)|\b(?:epoch|step|iter)\w*\W{1,3}\d+.*\bloss\W", re.IGNORECASE)
+"""Progress that no source line of a traceback and no command line looks like."""
+
 _FRAMEWORK: tuple[tuple[Framework, re.Pattern[str]], ...] = (
     # jaxlib of earlier years prints files of TensorFlow's repository, as "external/org_tensorflow/...".
     ("tensorflow", re.compile(r"(?<!org_tensorflow/)(?<!org_)tensorflow/|tensorflow\.python|/job:localhost|\[Op:")),
@@ -75,11 +97,15 @@ _FACT_WORDS = (
     "reduce",
     "memory",
     "allocator",
+    "cancelled",
+    "walltime",
+    "term_",
+    "_step_on_",
 )
 _FRAMEWORK_WORDS = ("tensorflow", "jax", "torch", "xla", "keras", "/job:", "[op:")
 _ANY_WORDS = tuple(dict.fromkeys((*WORDS, *PLACE_WORDS, *_FACT_WORDS, *_FRAMEWORK_WORDS)))
 _PROGRESS_WORDS = ("epoch", "step", "iter", "it/s", "s/it", "eta")
-_ENOUGH_PROGRESS = 2
+ENOUGH_PROGRESS = 2
 
 
 class LogReader:
@@ -98,11 +124,18 @@ class LogReader:
         """Lines that show progress of a training, outside of failures."""
         self.progress_after = 0
         """Those after the last failure."""
+        self.went_on_count = 0
+        """Those of them that are progress without doubt."""
+        self.was_cancelled = False
+        """Whether a batch system says that it ended the job."""
         self.has_warning = False
         """Whether an allocator warned of memory and went on."""
         self._card_name: str | None = None
         self.has_keras = False
         """Whether the log speaks of Keras."""
+        self._has_keras_3 = False
+        self._dull: set[str] = set()
+        """Lines that said nothing, without their numbers: most lines of a log are alike."""
         self._needed_bytes: int | None = None
         self._recent: deque[tuple[int, Place]] = deque(maxlen=_PLACES_BEFORE)
         self._places: list[Place] = []
@@ -120,7 +153,7 @@ class LogReader:
 
     def feed(self, line: str) -> None:
         """Read one line. A carriage return begins a new one, as in progress bars."""
-        for part in line[:_LONGEST_LINE].rstrip("\r\n").split("\r"):
+        for part in _unpack(line[:_LONGEST_LINE]).rstrip("\r\n").split("\r"):
             self._feed(part)
         self.line_count += 1
 
@@ -136,9 +169,11 @@ class LogReader:
         """The failure that ended the program: the last that is an error; None where the log has none.
 
         A message on the way after which training went on is none. That a process was killed says less than the error
-        of another process beside it, which it was killed for.
+        of another process beside it, which it was killed for, and nothing about memory where the job was cancelled.
         """
         errors = [one for one in self.failures if not one.is_hint_only]
+        if self.was_cancelled:
+            errors = [one for one in errors if one.kind != "killed"]
         hints = [one for one in self.failures if one.is_hint_only] if not self.progress_after else []
         chosen = [one for one in errors if one.kind != "killed"] or errors or hints
         if not chosen:
@@ -148,6 +183,8 @@ class LogReader:
             last.requested_bytes = last.refused_bytes[0]
         last.count = sum(one.kind == last.kind for one in self.failures)
         last.framework, last.card_name = last.framework or self._framework(), self._card_name
+        if last.layer is not None and self._has_keras_3 and last.framework == "tensorflow":
+            last = replace(last, layer=undo_numbering(last.layer))
         return last
 
     def _framework(self) -> Framework | None:
@@ -155,6 +192,8 @@ class LogReader:
         return max(self._frameworks, key=lambda name: self._frameworks[name], default=None)
 
     def _feed(self, line: str) -> None:
+        if "\x1b" in line:
+            line = _COLOUR.sub("", line)
         small = line.lower()
         if ("chunk" in small or " at " in small) and _DUMP_LINE.search(line):
             return
@@ -164,27 +203,45 @@ class LogReader:
         if _has_any(small, _PROGRESS_WORDS) and self._wants_progress() and _PROGRESS.search(line):
             self.progress_count += self._open is None
             self.progress_after += 1
+            self.went_on_count += bool(self.failures) and _WENT_ON.search(line) is not None
         if not _has_any(small, _ANY_WORDS):
+            return
+        shape = _PLAIN_NUMBER.sub("0", line)
+        if shape in self._dull:
             return
         while stripped := _PREFIX.match(line):
             line = line[stripped.end() :]
-        self.has_keras |= "keras" in small
+        if not self._read_line(line, small) and len(self._dull) < _MOST_SHAPES:
+            self._dull.add(shape)
+
+    def _read_line(self, line: str, small: str) -> bool:
+        """Read a line, which is also given in small letters; return whether it said anything."""
+        says = "keras" in small or "exception encountered when calling" in small  # Keras's wording
+        self.has_keras |= says
+        self._has_keras_3 |= _KERAS_3.search(line) is not None
+        if _CANCELLED.search(line):
+            self.was_cancelled = says = True
         if line.startswith("Traceback (most recent call last)"):
             self._forget_autotuning()
+            says = True
         for name, regex in _FRAMEWORK:
             if regex.search(line):
                 self._frameworks[name] = self._frameworks.get(name, 0) + 1
+                says = True
         if _has_any(small, PLACE_WORDS) and (place := read_place(line)):
+            says = True
             self._recent.append((self._position, place))
             if self._open is not None:
                 self._places.append(place)
-        self._read_facts(line)
+        says |= self._read_facts(line)
         if not _has_any(small, WORDS):
-            return
+            return says
         if NOT_MEMORY.search(line):
             self.has_warning |= "not a failure" in line
         elif found := _match(line):
             self._add(found, line)
+            says = True
+        return says
 
     def _forget_autotuning(self) -> None:
         """Kernels that were tried out in vain before an error was raised are not its place."""
@@ -195,26 +252,32 @@ class LogReader:
 
     def _wants_progress(self) -> bool:
         """Whether one more line of progress makes a difference: two are as good as a thousand."""
-        return self.progress_after < _ENOUGH_PROGRESS or self.progress_count < _ENOUGH_PROGRESS
+        counts = (self.progress_after, self.progress_count, *([self.went_on_count] if self.failures else []))
+        return min(counts) < ENOUGH_PROGRESS
 
-    def _read_facts(self, line: str) -> None:
+    def _read_facts(self, line: str) -> bool:
+        """Read what the line shows of sizes and cards; return whether it may show any."""
+        says = False
         for name, regex in _STATS.items():
             if (match := regex.search(line)) and (size := read_size(match[1])) is not None:
                 self._note(name, size)
+                says = True
         if match := _CARD.search(line):
-            self._card_name = match[1]
+            self._card_name, says = match[1], True
         if match := _REMATERIALIZATION.search(line):
-            self._needed_bytes = read_size(match[1] or match[2])
+            self._needed_bytes, says = read_size(match[1] or match[2]), True
         if match := _REPORTED.search(line):
             self._note("free_bytes", int(match[1] or match[3]))
             self._note("total_bytes", int(match[2] or match[4]))
-        if self._open is None:
-            return
+            says = True
         if match := _ALLOCATOR.search(line):
-            _read_device(self._open, match[1])
-        if match := _OF_PYTORCH.search(line):
+            says = True
+            if self._open is not None:
+                _read_device(self._open, match[1])
+        if (match := _OF_PYTORCH.search(line)) and self._open is not None:
             in_use, idle = read_size(match[1]) or 0, read_size(match[2]) or 0
             self._open.in_use_bytes, self._open.reserved_bytes = in_use, in_use + idle
+        return says
 
     def _note(self, name: str, value: int) -> None:
         """Keep a fact for the failure that is open, or for the one that follows."""
@@ -226,7 +289,7 @@ class LogReader:
     def _add(self, found: "tuple[MessagePattern, re.Match[str]]", line: str) -> None:
         failure = _failure(*found, line)
         failure.line_number, failure.quote = self.line_count + 1, _quote(line, found[1])
-        before, self.progress_after = self._open, 0
+        before, self.progress_after, self.went_on_count = self._open, 0, 0
         if before is not None and _is_same(before, failure):
             if before.is_hint_only and not failure.is_hint_only:
                 failure.merge(before)
@@ -249,6 +312,14 @@ class LogReader:
         self._places = [place for position, place in self._recent if self._position - position < _PLACES_BEFORE]
         self._recent.clear()
         self._read_facts(line)
+
+
+def _unpack(line: str) -> str:
+    """The text of a line of Docker's own log files; other lines as they are."""
+    if line.startswith(_DOCKER):
+        with contextlib.suppress(ValueError, KeyError):
+            return str(json.loads(line)["log"])
+    return line
 
 
 def _has_any(small: str, words: tuple[str, ...]) -> bool:

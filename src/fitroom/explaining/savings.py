@@ -7,7 +7,7 @@ from typing import Any
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.errors import FitroomError, InputError, UnknownNameError, message_of
 from fitroom.estimating.estimate import check_batch_size, choose_card, estimate
-from fitroom.explaining.advice import MICRO_BATCH, PRECISION, REMAT, Setting
+from fitroom.explaining.advice import KERNELS, MICRO_BATCH, PRECISION, REMAT, Setting
 from fitroom.explaining.explanation import Explanation
 from fitroom.recipe import Recipe
 from fitroom.units import format_bytes
@@ -48,7 +48,7 @@ def estimate_savings(
     found = {
         setting: _estimated(setting, model, batch_size, card, whole.required_bytes, say)
         for setting in explanation.settings
-        if setting in (REMAT, PRECISION, MICRO_BATCH)
+        if setting in (REMAT, KERNELS, PRECISION, MICRO_BATCH)
     }
     note = (
         f"Estimated for {card.name}: the step with a batch of {batch_size} needs {format_bytes(whole.required_bytes)} "
@@ -78,6 +78,8 @@ def _estimated(
 def _recipe_of(setting: Setting, batch_size: int, card: Card) -> tuple[Recipe, str]:
     if setting == REMAT:
         return Recipe(remat="blocks"), setting.how
+    if setting == KERNELS:
+        return Recipe(kernels="fused"), setting.how
     if setting == PRECISION:
         # Cards before Ampere compute bfloat16 slowly or not at all.
         has_bfloat16 = card.compute_capability is None or card.compute_capability >= (8, 0)

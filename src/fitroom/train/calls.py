@@ -13,8 +13,8 @@ from fitroom.errors import InputError
 from fitroom.inputs import Source, source_of
 from fitroom.keras_model.state import needs_batch_to_build
 from fitroom.recipe import Recipe
+from fitroom.train.keras_logs import as_floats
 from fitroom.train.keras_settings import callback_list, limit_steps
-from fitroom.train.logs import as_floats
 from fitroom.train.loop import evaluate_batches, group_executions, prefetch_batches
 from fitroom.train.training import build_transaction, check_model
 from fitroom.train.transaction import Transaction

@@ -27,7 +27,7 @@ from fitroom.runs.interrupts import Interrupts
 from fitroom.runs.layout import RUN_FILE
 from fitroom.runs.writer import Cadence, CheckpointWriter
 from fitroom.train.fresh_start import IN_THE_WAY
-from fitroom.train.logs import as_floats
+from fitroom.train.keras_logs import as_floats
 from fitroom.train.transaction import Transaction
 
 _FACTS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from fitroom.inputs.batches import Batches
 from fitroom.inputs.contract import Source
 from fitroom.inputs.prefetch import PrefetchedBatch, prefetch
 from fitroom.train.checkpointer import Checkpointer, Position
-from fitroom.train.logs import LossWatch, as_floats, epoch_logs
+from fitroom.train.keras_logs import LossWatch, as_floats, epoch_logs
 from fitroom.train.transaction import Transaction
 
 

@@ -50,7 +50,7 @@ class Step:
 
     def _logs(self, step: Callable[[Any], dict[str, Any]], x: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         from fitroom.train.calls import one_batch
-        from fitroom.train.logs import as_floats
+        from fitroom.train.keras_logs import as_floats
         from fitroom.train.planned import check_batches
 
         batch = one_batch(x, y, sample_weight)

@@ -11,7 +11,7 @@ from fitroom.backends.contract import Backend, Stepper
 from fitroom.batch import Batch, StepName, micro_batch_sizes
 from fitroom.errors import FreshStart, ModelError, OutOfMemoryError
 from fitroom.events import EventKind, Events
-from fitroom.explaining.advice import MICRO_BATCH, REMAT, Setting
+from fitroom.explaining.advice import KERNELS, MICRO_BATCH, REMAT, Setting
 from fitroom.explaining.explain import explain_lines
 from fitroom.explaining.explanation import Explanation
 from fitroom.recipe import Recipe, Remat
@@ -265,6 +265,7 @@ def _explain(text: str, recipe: Recipe, offers: tuple[Setting, ...] = ()) -> Exp
         return None
     explanation.failure.line_number, explanation.failure.quote = 0, ""  # the message has it
     tried = {MICRO_BATCH} | ({REMAT} if recipe.remat not in (None, "none") else set())
+    tried |= {KERNELS} if recipe.kernels == "fused" else set()
     left = tuple(setting for setting in explanation.settings if setting not in tried)
     return replace(explanation, settings=tuple(dict.fromkeys((*offers, *left))), notes=())
 

@@ -16,7 +16,7 @@ from fitroom.files.json_lines import append_line, finite
 from fitroom.keras_model.optimizers import LearningRate
 from fitroom.recipe import Recipe
 from fitroom.runs.layout import EVENT_FILES, READINGS_FILE
-from fitroom.train.logs import as_floats
+from fitroom.train.keras_logs import as_floats
 from fitroom.train.sizing import Sizing
 from fitroom.watching.listener import Listener
 from fitroom.watching.timing import SteadyRate, TimeSpent

@@ -56,10 +56,11 @@ def watch(
     >>> model.fit(x, y, callbacks=[fitroom.watch(jsonl="memory.jsonl", plot="memory.svg")])  # doctest: +SKIP
     """
     from fitroom.backends.choose import current_backend
-    from fitroom.watching.callback import Watch
     from fitroom.watching.options import read_options
 
     backend = current_backend()
+    from fitroom.watching.callback import Watch  # a Keras callback: first the error where the backend is not installed
+
     options = read_options(
         backend,
         logs=logs,

@@ -28,6 +28,8 @@ def format_verdict(diagnosis: Diagnosis) -> str:
     failures, warnings = len(diagnosis.having("failure")), len(diagnosis.having("warning"))
     name = format_backend(diagnosis.backend)
     more = f"; {format_count(warnings, 'warning')}" if warnings else ""
+    if "backend" in diagnosis and diagnosis["backend"].status == "failure":
+        return "training will not work" + ("" if diagnosis.backend == "none" else f" with {name}")
     if failures and diagnosis.uses_gpu:
         return f"{name} sees the GPU, but training on it will not work{more}"
     if failures:

@@ -1,4 +1,4 @@
-"""The logs of batches and epochs: as Python numbers, and watched for a loss that is not finite."""
+"""Keras's logs of batches and epochs: as Python numbers, and watched for a loss that is not finite."""
 
 import math
 import time
