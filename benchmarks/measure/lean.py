@@ -142,7 +142,7 @@ def run_tasks(arguments: Any) -> list[str]:
             left = [*failed, *running, *waiting]
             print(f"stopped after {arguments.until:.0f} s; the same command resumes; left: {', '.join(left)}")
             return left
-        for task in [task for task in waiting if needed(task) & {*failed}]:
+        for task in [task for task in waiting if task != LATENCY and needed(task) & {*failed}]:
             print(f"{task} left out: what it starts from failed", file=sys.stderr, flush=True)
             waiting.remove(task)
             failed.append(task)
