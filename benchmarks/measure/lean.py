@@ -1,39 +1,49 @@
 """What smaller models cost in accuracy: pruned, separable, adapted and 8-bit, on a folder of flowers.
 
-    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --jobs 4    # all that trains
-    python benchmarks/measure/lean.py FLOWERS --backend jax --work FOLDER --out lean.jsonl --only plain:xception
-    python benchmarks/measure/lean.py FLOWERS --work FOLDER --out lean.jsonl --jobs 6 --only int8   # with TensorFlow
+    python benchmarks/measure/lean.py shrink FLOWERS SMALL        # the images at 128 px: 34 MiB
+    python benchmarks/measure/lean.py SMALL --work WORK --jobs 6 --until 480 --bring BACK    # on a card, twice:
+    python benchmarks/measure/lean.py SMALL --work WORK --jobs 6 --until 480 --bring BACK --models xception:1
+    python benchmarks/measure/lean.py join BACK --work HERE       # on any machine with TensorFlow, once for each BACK
+    python benchmarks/measure/lean.py SMALL --work HERE --jobs 2 --only int8
+    python benchmarks/measure/lean.py predict HERE/lean.jsonl     # then it goes to benchmarks/results
+    python benchmarks/pages/lean_page.py
 
-Each task runs in a process of its own and appends a line to `--out` when it ends: for three seeds the accuracy on the
-same validation images, which of them were right, the peak in training, and the size of the file. `--work` keeps the
-models: structured, unstructured and int8 start from the plain ones, so these come first; tasks that do not depend on
-each other run side by side (`--jobs`). The latency of one image is measured at the end, when nothing else runs. A task
-whose line is in `--out` already is left out, and one that fails does not end the others. int8 uses no card.
+Each task, such as structured:xception:1 for the second seed, is a process of its own that appends a line to
+WORK/lean.jsonl when it ends: the accuracy on the same validation images, which of them were right, the peak in
+training, the size of the file. WORK keeps the models: structured and unstructured start from the plain ones. Tasks that
+do not depend on each other run side by side (`--jobs`). The same command resumes: tasks with a line are left out, and
+one that fails ends no other. The latency of one image is measured at the end, when nothing else runs.
+
+The two commands on the card are for one machine, one after the other, and end within nine minutes each. On an H200
+with six processes a task of a first seed is expected to take 75 to 100 s, most of it compiling, and one of another seed
+35 to 60 s (SECONDS): 6 minutes in all for the 33 tasks, so that the second command is there for what turns out slower.
+At `--until` what runs is stopped, and the rest is for the next call. BACK then holds the lines so far and the plain
+models, kernels in 16 bits, in parts of 15 MiB; `--models` says which ones. int8 is measured against what was joined
+from these, in float.
 
 On JAX the measured peak holds what the compiler tried kernels with; `predict` adds, on any machine, the peaks that
-fitroom estimates for the same steps. pages/lean_page.py writes the comparison, with 95 % intervals, into the docs:
-
-    python benchmarks/measure/lean.py predict lean.jsonl
-    python benchmarks/pages/lean_page.py
+fitroom estimates for the same steps. To try all of it on a CPU: --images 40 --image-size 64 --epochs-factor 0.05
+--seeds 1.
 """
 
 import argparse
+import io
 import json
 import os
 import subprocess
 import sys
 import time
 import zipfile
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-TASKS = (
+KINDS = (
     *("plain:xception", "three:mobilenetv2", "plain:mobilenetv2", "plain:vgg"),
     *("unstructured:xception", "structured:xception", "unstructured:mobilenetv2", "structured:mobilenetv2"),
     *("lora:mobilenetv2", "head:mobilenetv2", "separable:vgg"),
 )
-"""What trains, the longest chains of tasks first."""
+"""What trains, the longest chains first."""
 
 STARTS = {
     "structured": "plain", "unstructured": "plain", "separable": "plain", "head": "three", "lora": "three"
@@ -46,10 +56,15 @@ EPOCHS = {"xception": 30, "mobilenetv2": 40, "vgg": 30}
 TUNED = 12
 """Epochs of fine-tuning after a change."""
 
+SECONDS = {"plain": 50, "three": 40, "unstructured": 60}
+"""What a task is expected to take on an H200 beside five others; 35 for other kinds, and 40 more to compile."""
+
 QUANTIZED = ("xception", "mobilenetv2")
 
 THREE = (0, 2, 4)
 """The classes that the model is trained on before it is adapted to all five."""
+
+PART_BYTES = 15 * 2**20
 
 
 def main() -> None:
@@ -58,37 +73,51 @@ def main() -> None:
         predict_peaks(Path(sys.argv[2]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("what", nargs="*", help="FLOWERS; or shrink FLOWERS SMALL, join BACK, predict FILE")
     parser.add_argument("--backend", choices=("jax", "torch", "tensorflow"), default="jax")
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", choices=(*TASKS, LATENCY, INT8), default=(*TASKS, LATENCY))
+    parser.add_argument("--work", type=Path, help="a folder for models and results")
+    parser.add_argument("--only", nargs="+", choices=(*KINDS, LATENCY, INT8), default=(*KINDS, LATENCY))
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--until", type=float, default=float("inf"), help="seconds after which no task is begun")
+    parser.add_argument("--until", type=float, default=float("inf"), help="seconds after which what runs is stopped")
+    parser.add_argument("--bring", type=Path, help="a folder for what is to come back from the card's machine")
+    parser.add_argument("--models", nargs="*", default=[*(f"mobilenetv2:{seed}" for seed in SEEDS), "xception:0"])
     parser.add_argument("--epochs-factor", type=float, default=1.0, help="fewer epochs, to try the script")
     parser.add_argument("--image-size", type=int, default=SIZE)
     parser.add_argument("--images", type=int, help="no more than so many of each class, to try the script")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--here", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
+    if arguments.what[:1] == ["shrink"]:
+        shrink(Path(arguments.what[1]), Path(arguments.what[2]), arguments.image_size)
+        return
+    if not arguments.work or not arguments.what:
+        parser.error("a folder of images and --work are needed")
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    if arguments.what[0] == "join":
+        join_models(Path(arguments.what[1]), arguments)
+        return
+    arguments.folder = Path(arguments.what[0])
     if arguments.here:
         set_environment(arguments)
-        print("RESULT " + json.dumps(run_task(arguments.here, arguments)))
+        append_line(arguments, run_task(arguments.here, arguments))
         return
-    arguments.work.mkdir(parents=True, exist_ok=True)
     read_flowers(arguments)  # the tasks find the arrays
-    sys.exit(1 if run_tasks(arguments) else 0)
+    left = run_tasks(arguments)
+    if arguments.bring:
+        bring(arguments)
+    sys.exit(1 if left else 0)
 
 
 def set_environment(arguments: Any) -> None:
-    """Choose the backend, keep compiled programs between seeds and tasks, and share the card."""
+    """Choose the backend, keep compiled programs between tasks, and share the card."""
     os.environ |= {"KERAS_BACKEND": arguments.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if arguments.here == INT8:
         os.environ |= {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
+    os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)  # with both names set, JAX goes on on the CPU
     defaults = {
         "JAX_COMPILATION_CACHE_DIR": str(arguments.work.absolute() / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.5 / arguments.jobs:.2f}",
+        "XLA_CLIENT_MEM_FRACTION": f"{0.85 / arguments.jobs:.2f}",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
     for name, value in defaults.items():
@@ -96,82 +125,111 @@ def set_environment(arguments: Any) -> None:
 
 
 def run_tasks(arguments: Any) -> list[str]:
-    """Run each task in a process, `--jobs` at a time, and write its line when it ends. Returns those without a line.
+    """Run each task in a process, `--jobs` at a time. Returns those that have no line at the end.
 
-    A task begins when the one that trains its models has ended; latency when no other is left.
+    A task begins when the one that trains the model it starts from has ended; latency when no other is left.
     """
     started = time.monotonic()
-    done = {line["task"] for line in read_lines(arguments.out)}
-    waiting = [task for task in arguments.only if task not in done]
+    waiting = find_waiting(arguments)
     failed: list[str] = []
-    running: dict[Future[bool], str] = {}
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        while waiting or running:
-            late = time.monotonic() - started > arguments.until
-            under_way = {*waiting, *running.values()}
-            for task in list(waiting):
-                if late:
-                    print(f"{task} left out: it is later than --until {arguments.until:.0f}", file=sys.stderr)
-                    failed.append(task)
-                    waiting.remove(task)
-                elif len(running) < arguments.jobs and not needed(task) & under_way:
-                    waiting.remove(task)
-                    running[pool.submit(run_process, task, arguments)] = task
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                task = running.pop(future)
-                if not future.result():
-                    failed.append(task)
+    running: dict[str, tuple[Any, float]] = {}
+    spent: dict[str, float] = {}
+    while waiting or running:
+        if time.monotonic() - started > arguments.until:
+            for process, _ in running.values():
+                process.kill()
+                process.wait()
+            left = [*failed, *running, *waiting]
+            print(f"stopped after {arguments.until:.0f} s; the same command resumes; left: {', '.join(left)}")
+            return left
+        for task in [task for task in waiting if task != LATENCY and needed(task) & {*failed}]:
+            print(f"{task} left out: what it starts from failed", file=sys.stderr, flush=True)
+            waiting.remove(task)
+            failed.append(task)
+        for task in list(waiting):
+            if len(running) < arguments.jobs and not needed(task) & {*waiting, *running}:
+                waiting.remove(task)
+                command = [sys.executable, __file__, *sys.argv[1:], "--here", task]
+                running[task] = (subprocess.Popen(command), time.monotonic())
+        time.sleep(0.2)
+        for task, (process, begun) in list(running.items()):
+            if process.poll() is None:
+                continue
+            del running[task]
+            if process.returncode:
+                failed.append(task)
+                print(f"{task} failed with exit code {process.returncode}", file=sys.stderr, flush=True)
+            else:
+                spent[task] = time.monotonic() - begun
+                seconds = seconds_left([*waiting, *running], spent, arguments.jobs)
+                print(f"{task} took {spent[task]:.0f} s; about {seconds:.0f} s left", flush=True)
     return failed
+
+
+def find_waiting(arguments: Any) -> list[str]:
+    """The tasks that have no line, and before them those whose models they start from but which are not there."""
+    seeds = SEEDS[: arguments.seeds]
+    chosen = [f"{kind}:{seed}" for seed in seeds for kind in KINDS if kind in arguments.only]
+    chosen += [task for task in (LATENCY, INT8) if task in arguments.only]
+    done = {line["task"] for line in read_lines(arguments.work / "lean.jsonl")}
+    waiting = [task for task in chosen if task not in done]
+    missing = {
+        start
+        for task in waiting
+        if task not in (LATENCY, INT8)
+        for start in needed(task)
+        if not file_of(start, arguments).exists()
+    }
+    return [*sorted(missing - {*waiting}), *waiting]
 
 
 def needed(task: str) -> set[str]:
     """The tasks that must have ended before this one begins."""
-    if task == LATENCY:
-        return {*TASKS, INT8}
-    if task == INT8:
-        return {f"plain:{name}" for name in QUANTIZED}
-    kind, _, name = task.partition(":")
-    return {f"{STARTS[kind]}:{name}"} if kind in STARTS else set()
+    if task in (LATENCY, INT8):
+        return {f"{kind}:{seed}" for kind in KINDS for seed in SEEDS} | ({INT8} if task == LATENCY else set())
+    kind, name, seed = task.split(":")
+    return {f"{STARTS[kind]}:{name}:{seed}"} if kind in STARTS else set()
 
 
-def run_process(task: str, arguments: Any) -> bool:
-    """Run one task in a process of its own; whether it has written a line."""
-    started = time.monotonic()
-    command = [sys.executable, __file__, *sys.argv[1:], "--here", task]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    results = [line for line in finished.stdout.splitlines() if line.startswith("RESULT ")]
-    if not results:
-        print(f"{task} failed with exit code {finished.returncode}", file=sys.stderr, flush=True)
-        return False
-    line = json.loads(results[-1][7:]) | {"wall_seconds": round(time.monotonic() - started, 1)}
-    with arguments.out.open("a") as file:
+def seconds_left(tasks: list[str], spent: dict[str, float], jobs: int) -> float:
+    """What these tasks will take, by what was expected of those that have ended and what they took."""
+
+    def expected(task: str) -> float:
+        return SECONDS.get(task.split(":")[0], 35) + (40 if task.endswith(":0") else 0)
+
+    slower = sum(spent.values()) / sum(map(expected, spent))
+    return slower * sum(map(expected, tasks)) / jobs
+
+
+def append_line(arguments: Any, line: dict[str, Any]) -> None:
+    """Add what a task has measured to the results: one write, so that lines of others stay whole."""
+    with (arguments.work / "lean.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
-    shown = {name: line[name] for name in ("task", "accuracy", "peak_bytes", "wall_seconds") if name in line}
-    print(shown, flush=True)
-    return True
 
 
 def run_task(task: str, arguments: Any) -> dict[str, Any]:
-    """Train, change and measure one kind of model, once for each seed."""
-    if task == INT8:
-        return measure_int8(arguments)
-    if task == LATENCY:
-        return measure_latency(arguments)
-    kind, _, name = task.partition(":")
-    data = read_flowers(arguments)
-    runs = [run_seed(kind, name, seed, data, arguments) for seed in SEEDS[: arguments.seeds]]
-    import keras
+    """Train, change and measure one model, or measure those that are there."""
+    started = time.monotonic()
+    if task in (LATENCY, INT8):
+        line = measure_int8(arguments) if task == INT8 else measure_latency(arguments)
+    else:
+        check_card(arguments)
+        kind, name, seed = task.split(":")
+        line = run_seed(kind, name, int(seed), read_flowers(arguments), arguments)
+        line |= {"image_size": arguments.image_size, "batch_size": BATCH, "backend": arguments.backend}
+    seconds = round(time.monotonic() - started, 1)
+    return {"task": task} | line | {"seconds_in_all": seconds, "versions": versions(), "date": today()}
 
-    return {
-        "task": task,
-        "backend": keras.config.backend(),
-        "image_size": arguments.image_size,
-        "batch_size": BATCH,
-        "accuracy": [run["accuracy"] for run in runs],
-        "right": {seed: run["right"] for seed, run in zip(SEEDS, runs, strict=False)},
-        "versions": versions(),
-        "date": today(),
-    } | {name: value for name, value in runs[0].items() if name not in ("accuracy", "right")}
+
+def check_card(arguments: Any) -> None:
+    """End where there is a card and JAX does not use it: it says so in one line of its log, and goes on on the CPU."""
+    from fitroom.cards.nvml import live_gpus
+
+    if arguments.backend == "jax" and live_gpus():
+        import jax
+
+        if jax.default_backend() == "cpu":
+            sys.exit("there is a card, and JAX trains on the CPU: is its CUDA plugin in order?")
 
 
 def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict[str, Any]:
@@ -211,20 +269,18 @@ def run_seed(kind: str, name: str, seed: int, data: Any, arguments: Any) -> dict
     else:
         model = prepare_for_five(kind, load(arguments, STARTS[kind], name, seed))
         train(model, data, tuned, rate=1e-3)
-    found["peak_bytes"] = peak_bytes()  # of the first seed that is the peak of its training alone
+    found["peak_bytes"] = peak_bytes()
     trained_parameters = sum(int(np.prod(weight.shape)) for weight in model.trainable_variables)
     if kind == "lora":
         model = merge(model)
-    model.save(place)
-    keras.models.load_model(place, compile=False).save(place)  # without the optimizer
+    save_without_optimizer(model, place)
     images, labels = data["validation"]
     if kind == "three":
         chosen = np.isin(labels, THREE)
         images, labels = images[chosen], np.searchsorted(THREE, labels[chosen])
     right = predict_classes(model, images) == labels
-    model.predict_on_batch(
-        images[:1].astype("float32")
-    )  # compiled here, beside other tasks, for the task that measures it
+    if seed == SEEDS[0]:  # compiled here, beside other tasks, for the task that measures the latency
+        model.predict_on_batch(images[:1].astype("float32"))
     return found | {
         "accuracy": round(float(right.mean()), 5),
         "right": "".join("1" if each else "0" for each in np.asarray(right)),
@@ -251,29 +307,44 @@ def prepare_for_five(kind: str, model: Any) -> Any:
     return changed
 
 
-def predict_peaks(out: Path) -> None:
-    """Add the estimated peak of each step that was measured, by its own backend."""
-    lines = read_lines(out)
-    os.environ |= {"KERAS_BACKEND": lines[0].get("backend", "jax"), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    import fitroom
+def save_without_optimizer(model: Any, place: Path) -> None:
+    """Save a model; a file at its place is whole."""
+    import keras
+
+    partial = place.with_suffix(".part.keras")
+    model.save(partial)
+    keras.models.load_model(partial, compile=False).save(partial)
+    partial.replace(place)
+
+
+def make_changed(kind: str, name: str, size: int) -> Any:
+    """A model of the form that a task has, with random weights."""
     from fitroom.lean import prune, separable
 
+    model = build(name, size, len(THREE) if kind in ("three", "head", "lora") else 5)
+    if kind == "structured":
+        return prune(model, 0.5)
+    if kind == "separable":
+        return separable(model)
+    return prepare_for_five(kind, model) if kind in ("head", "lora") else model
+
+
+def predict_peaks(out: Path) -> None:
+    """Add the estimated peak of each step that was measured, by its own backend, to the lines of the first seed."""
+    lines = read_lines(out)
+    backend = next((line["backend"] for line in lines if "right" in line), "jax")
+    os.environ |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    import fitroom
+
     for line in lines:
-        kind, _, name = line["task"].partition(":")
-        if not name:
+        if "right" not in line or not line["task"].endswith(f":{SEEDS[0]}") or line.get("predicted_peak_bytes"):
             continue
-        classes = len(THREE) if kind in ("three", "head", "lora") else 5
-        model = build(name, line["image_size"], classes)
-        if kind == "structured":
-            model = prune(model, 0.5)
-        elif kind == "separable":
-            model = separable(model)
-        elif kind in ("head", "lora"):
-            model = prepare_for_five(kind, model)
+        kind, name, _ = line["task"].split(":")
+        model = make_changed(kind, name, line["image_size"])
         model.compile("adam", "sparse_categorical_crossentropy")
         line["predicted_peak_bytes"] = fitroom.estimate(model, line["batch_size"], gpu="H200").peak_bytes
         print(line["task"], line["predicted_peak_bytes"], flush=True)
-    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        out.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def build(name: str, size: int, classes: int) -> Any:
@@ -314,7 +385,7 @@ def train(model: Any, data: Any, epochs: int, *, rate: float, callbacks: Any = (
         rate / 10, steps, warmup_target=rate, warmup_steps=max(1, warm_up)
     )
     model.compile(keras.optimizers.Adam(schedule), "sparse_categorical_crossentropy")
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(np.random.randint(2**31))  # by the seed of the task
     for epoch in range(epochs):
         order = random.permutation(len(images))[:used]
         moved = images[order]
@@ -333,6 +404,12 @@ def model_file(arguments: Any, kind: str, name: str, seed: int) -> Path:
     return Path(arguments.work / f"{kind}-{name}-{seed}.keras")
 
 
+def file_of(task: str, arguments: Any) -> Path:
+    """Where the model of a task is kept."""
+    kind, name, seed = task.split(":")
+    return model_file(arguments, kind, name, int(seed))
+
+
 def load(arguments: Any, kind: str, name: str, seed: int) -> Any:
     """The model of a seed."""
     import keras
@@ -342,18 +419,15 @@ def load(arguments: Any, kind: str, name: str, seed: int) -> Any:
 
 def measure_latency(arguments: Any) -> dict[str, Any]:
     """The median time to predict one image on the card, by each kind of model."""
-    import keras
-
     from fitroom.lean.export.running import latency_seconds
 
     image = read_flowers(arguments)["validation"][0][:1].astype("float32")
     found = {}
-    for task in TASKS:
-        kind, _, name = task.partition(":")
-        if model_file(arguments, kind, name, 0).exists():
-            found[task] = latency_seconds(load(arguments, kind, name, 0).predict_on_batch, image)
-    backend = keras.config.backend()
-    return {"task": LATENCY, "backend": backend, "seconds": found, "versions": versions(), "date": today()}
+    for task in KINDS:
+        kind, name = task.split(":")
+        if model_file(arguments, kind, name, SEEDS[0]).exists():
+            found[task] = latency_seconds(load(arguments, kind, name, SEEDS[0]).predict_on_batch, image)
+    return {"backend": arguments.backend, "seconds": found}
 
 
 def measure_int8(arguments: Any) -> dict[str, Any]:
@@ -366,11 +440,15 @@ def measure_int8(arguments: Any) -> dict[str, Any]:
     images, labels = read_flowers(arguments)["validation"]
     given = images.astype("float32")
     folder = link_training_images(arguments)
-    seeds = SEEDS[: arguments.seeds]
-    small = [("plain", name, seed) for name in QUANTIZED for seed in seeds]
-    whole = [(kind, name, 0) for kind, _, name in (task.partition(":") for task in TASKS)]
-    small, whole = ([file for file in files if model_file(arguments, *file).exists()] for files in (small, whole))
+    small = [("plain", name, seed) for name in QUANTIZED for seed in SEEDS]
+    small = [file for file in small if model_file(arguments, *file).exists()]
     expected = {file: predict_classes(load(arguments, *file), given) for file in small}
+    whole = []
+    for kind, name in (task.split(":") for task in KINDS):
+        if kind not in ("three", "lora", "head"):  # of the form of the plain one
+            if not model_file(arguments, kind, name, SEEDS[0]).exists():  # for its latency any weights do
+                make_changed(kind, name, arguments.image_size).save(model_file(arguments, kind, name, SEEDS[0]))
+            whole.append((kind, name, SEEDS[0]))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         exporting = [
             pool.submit(export_one, file, format_name, arguments, folder, given)
@@ -388,12 +466,9 @@ def measure_int8(arguments: Any) -> dict[str, Any]:
             line["float_accuracy"] = round(float((in_float == labels).mean()), 5)
             line["accuracy"] = round(float((found == labels).mean()), 5)
     return {
-        "task": INT8,
         "files": [line for line in lines if "accuracy" in line],
         "float_files": [line for line in lines if "accuracy" not in line],
         "threads": os.cpu_count(),
-        "versions": versions(),
-        "date": today(),
     }
 
 
@@ -447,7 +522,7 @@ def read_flowers(arguments: Any) -> dict[str, Any]:
 
     from fitroom.data import read_picture
 
-    kept = arguments.work / f"flowers-{arguments.image_size}-{arguments.images}.npz"
+    kept = arguments.work / f"flowers-{arguments.image_size}-{arguments.images or 'all'}.npz"
     if not kept.exists():
         splits: dict[str, Any] = {"train": ([], []), "validation": ([], [])}
         with ThreadPoolExecutor() as pool:
@@ -462,9 +537,68 @@ def read_flowers(arguments: Any) -> dict[str, Any]:
             for split, pair in splits.items()
             for part, values in zip(("images", "labels"), pair, strict=True)
         }
-        np.savez(kept, **arrays)
+        partial = kept.with_suffix(".part.npz")
+        np.savez(partial, **arrays)
+        partial.replace(kept)
     arrays = dict(np.load(kept))
     return {split: (arrays[f"{split}_images"], arrays[f"{split}_labels"]) for split in ("train", "validation")}
+
+
+def shrink(folder: Path, to: Path, size: int) -> None:
+    """Write the images at the size that is trained on, as JPEGs: little enough to travel."""
+    import numpy as np
+    from PIL import Image
+
+    from fitroom.data import read_picture
+
+    for file in sorted(folder.glob("*/*.jpg")):
+        place = to / file.parent.name / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(np.asarray(read_picture(file, size, "crop")).astype("uint8"))
+        image.save(place, quality=90, subsampling=0)
+
+
+def bring(arguments: Any) -> None:
+    """Write the lines so far and the plain models that `--models` names into a folder, in parts of little size."""
+    os.environ |= {"KERAS_BACKEND": arguments.backend, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    import numpy as np
+
+    arguments.bring.mkdir(parents=True, exist_ok=True)
+    lines = arguments.work / "lean.jsonl"
+    if lines.exists():
+        (arguments.bring / lines.name).write_bytes(lines.read_bytes())
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, _, seed in (each.partition(":") for each in arguments.models):
+            if not model_file(arguments, "plain", name, int(seed)).exists():
+                continue
+            weights = load(arguments, "plain", name, int(seed)).get_weights()
+            kept = [each.astype("float16") if each.ndim > 1 else each for each in weights]
+            with archive.open(f"plain-{name}-{seed}.npz", "w") as file:
+                np.savez(file, *kept)
+    data = packed.getvalue()
+    for number, start in enumerate(range(0, len(data), PART_BYTES)):
+        (arguments.bring / f"models-{number:02}").write_bytes(data[start : start + PART_BYTES])
+
+
+def join_models(folder: Path, arguments: Any) -> None:
+    """Put the models together that `bring` has written, and add its lines to those that are here."""
+    os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    import numpy as np
+
+    known = {line["task"] for line in read_lines(arguments.work / "lean.jsonl")}
+    for line in read_lines(folder / "lean.jsonl"):
+        if line["task"] not in known:
+            append_line(arguments, line)
+    data = b"".join(part.read_bytes() for part in sorted(folder.glob("models-*")))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for entry in archive.namelist():
+            kind, name, seed = Path(entry).stem.split("-")
+            arrays = np.load(io.BytesIO(archive.read(entry)))
+            model = build(name, arguments.image_size, 5)
+            model.set_weights([arrays[f"arr_{number}"].astype("float32") for number in range(len(arrays.files))])
+            model.save(model_file(arguments, kind, name, int(seed)))
+            print(f"{kind} {name} {seed}")
 
 
 def predict_classes(model: Any, images: Any) -> Any:

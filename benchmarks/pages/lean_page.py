@@ -7,7 +7,7 @@ With `--check` nothing is written: exit code 1 where the page differs from what 
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,20 @@ def figures() -> str:
     """The tables; a word where there are no results yet."""
     if not RESULTS.exists():
         return "Not measured yet.\n"
-    lines: Lines = {line["task"]: line for line in map(json.loads, RESULTS.read_text().splitlines())}
+    lines = gather(map(json.loads, RESULTS.read_text().splitlines()))
     parts = [describe(lines), *training_table(lines), "", *quantized_table(lines)]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def gather(read: Iterable[dict[str, Any]]) -> Lines:
+    """A line for each change: what its first seed says, and the images that were right by seed."""
+    lines: Lines = {}
+    for line in sorted(read, key=lambda each: str(each["task"])):
+        task, _, seed = line["task"].rpartition(":")
+        found = lines.setdefault(task or line["task"], line | {"right": {}})
+        if task:
+            found["right"][seed] = line["right"]
+    return lines
 
 
 def describe(lines: Lines) -> str:
@@ -69,7 +80,8 @@ def training_table(lines: Lines) -> Iterator[str]:
             if beside and kind not in ("plain", "three", "head"):
                 points, half = interval(line, beside)
                 change = f"{points:+.1f} ± {half:.1f}" + (", against a new head alone" if kind == "lora" else "")
-            accuracy = 100 * sum(line["accuracy"]) / len(line["accuracy"])
+            rights = "".join(line["right"].values())
+            accuracy = 100 * rights.count("1") / len(rights)
             peak = line.get("predicted_peak_bytes")
             times = [
                 f"{1000 * seconds:.1f} ms" if seconds else "-"

@@ -11,7 +11,7 @@ from keras import layers
 
 import fitroom
 from fitroom.lean import changes, prune
-from lean_models import NETS, SIZE, attention, flattened, residual, shared
+from lean_models import NETS, OF_OPERATIONS, SIZE, attention, flattened, residual, shared
 from processes import hide_tensorflow
 from zeroed_channels import draw_weights, prune_and_zero
 
@@ -35,6 +35,25 @@ def test_pruned_model_answers_as_the_whole_one_with_removed_channels_at_zero(nam
     pruned = prune_and_zero(model, 0.5)
     assert pruned.count_params() < 0.6 * model.count_params()
     np.testing.assert_allclose(answers_of(pruned), answers_of(model), atol=1e-6)
+
+
+@pytest.mark.quick_on("torch")
+@pytest.mark.parametrize(
+    ("name", "widths"),
+    [
+        ("captions", {"before": 8, "attention": 16, "second": 5, "words": 5, "after": 6}),
+        ("split_in_two", {"stem": 4, "after": 3, "last": 3}),
+    ],
+)
+def test_sequences_slices_and_operations_are_followed(name, widths, tmp_path):
+    model = drawn(OF_OPERATIONS[name])
+    given = np.arange(4 * SIZE).reshape(4, SIZE) % 20 if name == "captions" else IMAGES
+    pruned = prune_and_zero(model, 0.5)
+    assert {layer: pruned.get_layer(layer).output.shape[-1] for layer in widths} == widths
+    np.testing.assert_allclose(answers_of(pruned, given), answers_of(model, given), atol=1e-6)
+    pruned.save(tmp_path / "pruned.keras")
+    loaded = keras.models.load_model(tmp_path / "pruned.keras")
+    np.testing.assert_array_equal(answers_of(loaded, given), answers_of(pruned, given))
 
 
 @pytest.mark.parametrize("make", [*NETS.values(), attention], ids=[*NETS, "attention"])

@@ -1,6 +1,7 @@
 """Small nets of the forms that pruning has to follow."""
 
 import keras
+import numpy as np
 from keras import layers
 
 SIZE = 12
@@ -99,6 +100,31 @@ def attention():
     return keras.Model(inputs, layers.Dense(5, activation="softmax")(x), name="attention")
 
 
+def captions():
+    """Vectors of tokens that were found before, attention by keywords with a stream of fixed width, an LSTM."""
+    inputs = keras.Input((SIZE,), dtype="int32")
+    table = keras.initializers.Constant(np.random.default_rng(0).normal(size=(20, 16)))
+    x = layers.Embedding(20, 16, embeddings_initializer=table, name="tokens")(inputs)
+    fixed = x + np.linspace(0, 1, SIZE * 16, dtype="float32").reshape(SIZE, 16)
+    y = layers.Dense(16, name="before")(fixed)
+    x = layers.Add()([fixed, layers.MultiHeadAttention(2, 4, name="attention")(query=y, value=y)])
+    y = layers.MultiHeadAttention(2, 4, name="second")(query=layers.Dense(10, name="words")(x), value=y)
+    x = layers.Bidirectional(layers.LSTM(4, return_sequences=True))(layers.Dense(12, name="after")(y))
+    return keras.Model(inputs, layers.Dense(5, activation="softmax", name="head")(x[:, -1]), name="captions")
+
+
+def split_in_two():
+    """Halves that go two ways, a gate by powers and comparisons, and a slice."""
+    inputs = keras.Input((SIZE, SIZE, 3))
+    x = layers.Conv2D(8, 1, name="stem")(inputs)
+    first, second = keras.ops.split(x, 2, axis=-1)
+    x = keras.ops.where(second > 0.1, first**2, keras.ops.abs(second))
+    x = layers.AdaptiveAveragePooling2D(4)(layers.Conv2D(6, 1, name="after")(x))
+    x = keras.ops.squeeze(keras.ops.expand_dims(x[:, 1:, 0], 1), 1)
+    x = layers.Conv1D(6, 1, name="last")(x)
+    return keras.Model(inputs, layers.Dense(5)(layers.GlobalMaxPooling1D()(x)), name="split_in_two")
+
+
 def _head(x):
     x = layers.GlobalAveragePooling2D()(x)
     return layers.Dense(5, activation="softmax", name="head")(layers.Dropout(0.2)(x))
@@ -106,3 +132,6 @@ def _head(x):
 
 NETS = {make.__name__: make for make in (residual, dense_blocks, inception, squeeze_excite, flattened, grouped, shared)}
 """Nets that normalise nothing over channels."""
+
+OF_OPERATIONS = {make.__name__: make for make in (captions, split_in_two)}
+"""Nets whose layers and operations are of no backend, and rarer."""

@@ -67,10 +67,20 @@ def command(
         _print(found)
 
 
+def times_as_fast(ratio: float) -> str:
+    """How speeds compare.
+
+    >>> times_as_fast(2.04), times_as_fast(0.8)
+    ('2.0 x faster', '1.2 x slower')
+    """
+    return f"{ratio:.1f} x faster" if ratio >= 1 else f"{1 / ratio:.1f} x slower"
+
+
 def _print(found: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fitroom.backends.choose import installed_backends
     from fitroom.units import format_bytes
 
     before, after = found.before, found.after
@@ -101,7 +111,7 @@ def _print(found: Any) -> None:
         "latency, one image, CPU",
         f"{1000 * before.latency_seconds:.1f} ms",
         f"{1000 * after.latency_seconds:.1f} ms",
-        f"{before.latency_seconds / after.latency_seconds:.1f} x faster",
+        times_as_fast(before.latency_seconds / after.latency_seconds),
     )
     Console().print(table)
     if found.images and before.accuracy is not None:
@@ -112,4 +122,5 @@ def _print(found: Any) -> None:
             + "."
         )
     click.echo(f"model     {Path(after.run_dir) / 'model.keras'}")
-    click.echo(f"next      fitroom export {after.run_dir} --format litert --int8")
+    form = "litert" if "tensorflow" in installed_backends() else "onnx"
+    click.echo(f"next      fitroom export {after.run_dir} --format {form} --int8")

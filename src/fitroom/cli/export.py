@@ -55,6 +55,15 @@ def command(model: Path, format_name: str, as_json: bool, **asked: Any) -> None:
     click.echo(json_text(found.to_dict()) if as_json else _words(found, resizes=asked["resizing"]))
 
 
+def format_latency(seconds: float) -> str:
+    """A latency in three digits.
+
+    >>> format_latency(0.001634), format_latency(1.1062)
+    ('1.63 ms', '1,106 ms')
+    """
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:,.0f} ms"
+
+
 def _words(found: Any, *, resizes: bool) -> str:
     from fitroom.units import format_bytes
 
@@ -66,7 +75,7 @@ def _words(found: Any, *, resizes: bool) -> str:
         f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind};",
         f"           outputs differ by up to {found.largest_difference:.2g}"
         + (" (its resizing is not that of the training)" if resizes else ""),
-        f"latency    {1000 * found.latency_seconds:.3g} ms for one image on this machine's CPU",
+        f"latency    {format_latency(found.latency_seconds)} for one image on this machine's CPU",
     ]
     if found.quantized_share is not None:
         lines.append(f"int8       {100 * found.quantized_share:.1f} % of the weights")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ def run_in_child(
         if not (Path(work) / _ANSWER).exists():
             said = [line for line in done.stderr.splitlines() if line.strip()]
             reason = said[-1] if said else f"the process ended with exit code {done.returncode}"
+            if missing := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", reason):
+                hint = f"pip install {missing[1].split('.')[0]}"
             raise FitroomError(f"{what} failed: {reason}", hint=hint)
         answer: dict[str, Any] = json.loads((Path(work) / _ANSWER).read_text())
     if "error" in answer:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fitroom.activity import activity
 from fitroom.classify import records
 from fitroom.classify.classifier import find_model
 from fitroom.classify.job import TrainJob
@@ -67,9 +68,12 @@ class CompressJob:
     def read_job(self) -> Job:
         """The run to compress. Raises InputError for what is no finished run of `fitroom train`."""
         if (self.sparsity is None) == (self.target_size is None):
-            raise InputError("Give either --sparsity or --target-size.", hint="for instance --sparsity 0.5")
+            received = "neither" if self.sparsity is None else "both"
+            raise InputError(
+                f"Give either --sparsity or --target-size. Received: {received}.", hint="for instance --sparsity 0.5"
+            )
         if self.sparsity is not None and not 0 < self.sparsity < 1:
-            raise InputError(f"--sparsity must lie between 0 and 1. Received: {self.sparsity}.", hint="such as 0.5")
+            raise InputError(f"--sparsity must be above 0 and below 1. Received: {self.sparsity}.", hint="such as 0.5")
         if self.target_size is not None:
             parse_bytes(self.target_size)
         _, job = find_model(self.run)
@@ -159,7 +163,8 @@ class CompressJob:
         }
         self.run_dir.mkdir(parents=True, exist_ok=True)
         try:
-            answer = run_in_child(MODULE, question, backend=backend, what="Pruning")
+            with activity("pruning"):
+                answer = run_in_child(MODULE, question, backend=backend, what="Pruning")
         except FitroomError:
             with suppress(OSError):  # not empty: it is an earlier call's
                 self.run_dir.rmdir()
@@ -173,7 +178,8 @@ class CompressJob:
     def _describe(self, run: Path, job: Job, backend: str) -> State:
         model = run / MODEL_FILE
         question = {"task": "measure", "model": str(model), "unsafe": bool(self.changes.get("unsafe"))}
-        answer = run_in_child(MODULE, question, backend=backend, what="Measuring")
+        with activity(f"measuring {model}"):
+            answer = run_in_child(MODULE, question, backend=backend, what="Measuring")
         try:
             accuracy = float(read_json(run / RESULTS_FILE)["metrics"]["accuracy"])
         except (OSError, ValueError, KeyError, TypeError):

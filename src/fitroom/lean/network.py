@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fitroom.errors import ModelError
+from fitroom.lean.calls import Call
 from fitroom.lean.channels import Channels, Layout
-from fitroom.lean.rules import Call, apply_rule
+from fitroom.lean.rules import apply_rule
 from fitroom.remat.graph import functional_of, nodes_of
 
 OUTPUT = "the model's outputs"

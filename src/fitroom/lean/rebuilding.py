@@ -103,6 +103,9 @@ def copy_layer(layer: Any, **changes: Any) -> Any:
             copy.function = layer.function
             return copy
         config = layer.get_config() | changes
+        if type(layer).__name__ == "Bidirectional":
+            for part in ("layer", "backward_layer"):  # built by their configs, for the channels of the old one
+                config[part].pop("build_config", None)
         return type(layer).from_config(config | _own_functions(layer, config))
     except Exception as error:
         raise ModelError(

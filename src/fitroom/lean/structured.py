@@ -70,8 +70,8 @@ def build_pruned(network: Network, selection: Selection, *, values: bool = True)
 
     configs: dict[int, dict[str, Any]] = {}
     for (key, entry), (_, along) in channels.sizes.items():
-        if count(along) < len(along):
-            configs.setdefault(key, {})[entry] = count(along)
+        # Where nothing is removed, too: an attention without `output_shape` would take the size of its query.
+        configs.setdefault(key, {})[entry] = count(along)
     for key, (_, entry, left_out, layout, shape) in channels.shapes.items():
         if any(axis is not None and count(axis) < len(axis) for axis in layout):
             fixed = [-1 if size is None else size for size in new_shape(shape, layout)]
@@ -84,7 +84,9 @@ def build_pruned(network: Network, selection: Selection, *, values: bool = True)
         return [new_shape(tensor.shape, layout) for tensor, layout in zip(model.inputs, layouts, strict=True)]
 
     def make_layer(layer: Any) -> Any:
-        return copy_layer(layer, **configs.get(id(layer), {}))
+        copy = copy_layer(layer, **configs.get(id(layer), {}))
+        _forget_arrays(copy)
+        return copy
 
     rebuilt = Rebuilt(network.model, make_layer, entry_shapes, values=values)
     if values:
@@ -93,6 +95,16 @@ def build_pruned(network: Network, selection: Selection, *, values: bool = True)
     rebuilt.compile_as_before()
     remember_changes(rebuilt.model, Changes(groups=selection.groups))
     return rebuilt.model
+
+
+def _forget_arrays(layer: Any) -> None:
+    """Give a layer no initial values of the old shape, as from Constant(array); it gets its weights by themselves."""
+    import keras
+
+    for name in ("kernel_initializer", "embeddings_initializer", "depthwise_initializer", "pointwise_initializer"):
+        initial = getattr(layer, name, None)
+        if isinstance(initial, keras.initializers.Constant) and np.ndim(initial.value):
+            setattr(layer, name, keras.initializers.Zeros())
 
 
 Axes = dict[tuple[int, int], Any]

@@ -86,7 +86,7 @@ def export_model(
         what=f"Export to {wanted.name} on {route}",
         hint="--format litert --with-resizing, or leave the resizing away"
         if resizing
-        else f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format",
+        else f"pip install --upgrade 'fitroom[{EXTRA}]', or try another --format or --backend",
     )
     if int8 and answer["same_class"] < _LITTLE_AGREEMENT:
         say(

@@ -7,6 +7,8 @@ from fitroom.backends.choose import installed_backends
 from fitroom.errors import BackendError, MissingExtraError, UnknownNameError
 
 EXTRA = "export"
+_NOT_IN_EXTRA = "jax2onnx"
+"""It brings JAX, which those who export with another backend have no use for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,10 @@ FORMATS = {
             name="openvino",
             keras_name="openvino",
             suffix=".xml",
-            routes=(("tensorflow", ("openvino",)), ("torch", ("openvino",))),
+            routes=(
+                ("tensorflow", ("openvino", "scipy")),
+                ("torch", ("openvino", "scipy")),
+            ),
             reads_with=("openvino",),
         ),
         Format(name="torch", keras_name="torch", suffix=".pt2", routes=(("torch", ()),), reads_with=("torch",)),
@@ -89,6 +94,12 @@ def choose_route(wanted: Format, *, preferred: str | None = None) -> str:
             raise MissingExtraError(f"Checking the exported {wanted.name} file", package=package, extra=EXTRA)
         return preferred if preferred in usable else usable[0]
     here = [(backend, packages) for backend, packages in wanted.routes if backend in installed]
+    if here and _missing(here[0][1])[0] == _NOT_IN_EXTRA:
+        raise BackendError(
+            f"Export to {wanted.name} by {here[0][0]} needs {_NOT_IN_EXTRA}, which is not installed.",
+            hint=f"pip install {_NOT_IN_EXTRA} 'fitroom[{EXTRA}]', or PyTorch in its place: "
+            f"pip install 'fitroom[torch,{EXTRA}]'",
+        )
     if here:
         raise MissingExtraError(f"Export to {wanted.name}", package=_missing(here[0][1])[0], extra=EXTRA)
     first = wanted.routes[0][0]
