@@ -185,10 +185,11 @@ class Backend(Protocol):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """List the layers of a built model that `Recipe(kernels="fused")` concerns, served or not.
 
-        Empty where the framework's compiler fuses operations by itself, as XLA does.
+        Empty where the framework's compiler fuses operations by itself, as XLA does. `jit` says whether the step is
+        compiled; None: as Keras would have it on a card.
         """
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:

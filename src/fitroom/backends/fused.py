@@ -6,21 +6,30 @@ from fitroom.backends.contract import Backend
 from fitroom.errors import InputError
 
 
-def has_fused(backend: Backend, model: Any) -> bool:
-    """Whether fused operations serve any layer of a model."""
-    return any(layer.operation for layer in backend.list_fused(model))
+def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
+    """Whether fused operations serve any layer of a model. `jit` is that of the step; None: as Keras has it on a card.
+
+    On PyTorch steps are eager, whatever `jit` says.
+    """
+    return any(layer.operation for layer in backend.list_fused(model, jit=jit))
 
 
-def check_fused(backend: Backend, model: Any) -> None:
+def check_fused(backend: Backend, model: Any, *, jit: bool | None) -> None:
     """Raise InputError where fused kernels are asked for and serve nothing."""
-    if has_fused(backend, model):
+    layers = backend.list_fused(model, jit=jit)
+    if any(layer.operation for layer in layers):
         return
-    if backend.name in ("jax", "tensorflow"):
+    if backend.name == "jax":
         raise InputError(
-            f"There are no fused kernels on {backend.name}: XLA fuses the operations of a jitted step by itself.",
-            hint="leave `kernels` out; on PyTorch kernels='fused' takes less memory and time",
+            "There are no fused kernels on jax: XLA fuses the operations of a step by itself.",
+            hint="leave `kernels` out",
         )
-    left = sorted({f"{layer.kind} ({layer.why_not})" for layer in backend.list_fused(model)})
+    if backend.name == "tensorflow" and backend.list_fused(model, jit=False):
+        raise InputError(
+            "There are no fused kernels for a jitted step on tensorflow: XLA fuses its operations by itself.",
+            hint="leave `kernels` out; with --no-jit (`jit=False`) the step is a graph, which fused kernels serve",
+        )
+    left = sorted({f"{layer.kind} ({layer.why_not})" for layer in layers})
     raise InputError(
         f"No layer of {model.name!r} is served by a fused kernel{': ' + ', '.join(left) if left else ''}.",
         hint="leave `kernels` out; `fitroom kernels MODEL` lists which layers are served",

@@ -158,7 +158,7 @@ def begin_estimate(
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
     if recipe.kernels == "fused":
-        check_fused(backend, model)
+        check_fused(backend, model, jit=recipe.jit)
     with symbolic_calls(), known_sizes(input_shape, image_size=recipe.image_size), _freeze(model, recipe):
         if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
             from fitroom.estimating.remat_budget import trace_within_budget

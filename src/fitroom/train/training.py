@@ -307,10 +307,10 @@ def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
 
     Raises InputError where fused kernels are asked for and the framework has none.
     """
-    backend = current_backend()
+    backend, jit = current_backend(), bool(model.jit_compile if recipe.jit is None else recipe.jit)
     if recipe.kernels == "fused":
-        check_fused(backend, model)
-    is_open = recipe.kernels is None and has_fused(backend, model)
+        check_fused(backend, model, jit=jit)
+    is_open = recipe.kernels is None and has_fused(backend, model, jit=jit)
     return (replace(recipe, kernels="fused"),) if is_open else ()
 
 

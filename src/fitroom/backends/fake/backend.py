@@ -101,7 +101,7 @@ class FakeBackend:
         """Always raises BackendError: there is one fake card."""
         raise BackendError("The fake backend has one card.", hint="leave the devices out")
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """None."""
         return ()
 

@@ -81,7 +81,7 @@ class JaxBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """None: XLA fuses operations by itself."""
         return ()
 
