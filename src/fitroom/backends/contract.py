@@ -206,12 +206,19 @@ class Backend(Protocol):
         """
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled and built model.
 
         `jit` is `jit_compile` where it differs from the model's own; `remat` says which segments of the model are
-        recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served.
+        recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served,
+        `attention_dropout` on PyTorch alone.
         """
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fitroom.backends.contract import Backend
 from fitroom.errors import InputError
+from fitroom.keras_model.attention import layers_with_attention_dropout
 
 
 def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
@@ -12,6 +13,21 @@ def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
     On PyTorch steps are eager, whatever `jit` says.
     """
     return any(layer.operation for layer in backend.list_fused(model, jit=jit))
+
+
+def check_attention_dropout(backend: Backend, model: Any) -> None:
+    """Raise InputError where attention with fused dropout is asked for and there is none."""
+    if backend.name != "torch":
+        raise InputError(
+            f"Attention with dropout is left to Keras on {backend.name}. Received: attention_dropout='fused'.",
+            hint="leave `attention_dropout` out; PyTorch has a fused operation for it",
+        )
+    if not layers_with_attention_dropout(model):
+        raise InputError(
+            f"No layer of {model.name!r} is a MultiHeadAttention of Keras's with dropout. "
+            "Received: attention_dropout='fused'.",
+            hint="leave `attention_dropout` out: without dropout Keras takes PyTorch's fused attention by itself",
+        )
 
 
 def check_fused(backend: Backend, model: Any, *, jit: bool | None) -> None:

@@ -106,7 +106,13 @@ class FakeBackend:
         return ()
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
         return FakeStepper(self._gpu_memory, remat=remat)

@@ -86,7 +86,13 @@ class JaxBackend:
         return ()
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled model, each one call of one compiled program."""
         from fitroom.backends.jax.train.stepper import JaxStepper

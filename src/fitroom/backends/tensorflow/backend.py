@@ -84,7 +84,13 @@ class TensorFlowBackend:
         return tuple(each.described() for each in find_served(model))
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.allocator import take_one_region

@@ -82,9 +82,15 @@ class TorchBackend:
         return tuple(each.described() for each in find_served(model))
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> "TorchStepper":
         """Steps of a compiled model. They are eager, whatever `jit` says."""
         from fitroom.backends.torch.train.stepper import TorchStepper
 
-        return TorchStepper(model, remat=remat, kernels=kernels)
+        return TorchStepper(model, remat=remat, kernels=kernels, attention_dropout=attention_dropout)

@@ -21,7 +21,9 @@ def render_kernels_text(layers: Sequence[FusedLayer], plain: Estimate, fused: Es
     for (kind, by), count in count_layers(layers).items():
         table.add_row(str(count), kind, by)
     change = fused.peak_bytes / plain.peak_bytes - 1
-    title = f"{plain.model}, batch {plain.batch_size}, {plain.precision}, {format_backend(plain.backend)} on {plain.gpu}"
+    title = (
+        f"{plain.model}, batch {plain.batch_size}, {plain.precision}, {format_backend(plain.backend)} on {plain.gpu}"
+    )
     peaks = (
         f"peak {format_bytes(plain.peak_bytes)} with Keras's kernels, "
         f"{format_bytes(fused.peak_bytes)} with fused ones: {abs(change):.0%} {'more' if change > 0 else 'less'}. "
