@@ -1,4 +1,4 @@
-"""What fused kernels save on PyTorch: peak and speed of a training step, predicted and measured, and capped runs.
+"""What fused kernels save: peak and speed of a training step, predicted and measured, and capped runs.
 
     python benchmarks/measure/kernels.py --out results/kernels.jsonl                  # all cases, a process each
     python benchmarks/measure/kernels.py --only xception-bf16 --out results/kernels.jsonl
@@ -6,7 +6,12 @@
 Each case runs Keras's own step and the one with fused kernels, in a process of its own each: 4 steps to warm up, then
 15 that are timed, on a batch that is on the card. Then the fused one once more, capped at the bytes that its estimate
 requires (`capped`: whether five steps ran). `--profile FOLDER` also writes what took longest: kernels on the card,
-operations and functions of Python on the host.
+operations and functions of Python on the host. `--tiny` is for a machine without a card: each case runs from end to end
+on a few small samples.
+
+    python benchmarks/measure/kernels.py --rounding --out results/kernels.jsonl
+
+says how far a BatchNormalization of TensorFlow's graph mode is from float64 with Keras's kernels and with fused ones.
 
     python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
 
@@ -20,6 +25,7 @@ installed; a case whose library is missing is a line with its error.
 """
 
 import argparse
+import contextlib
 import cProfile
 import json
 import os
@@ -27,6 +33,8 @@ import pstats
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +52,24 @@ CASES: dict[str, tuple[str, str, int, int]] = {
     "gpt2": ("gpt2", "mixed_bfloat16", 1024, 8),
     "gpt2-dropout": ("gpt2-dropout", "mixed_bfloat16", 1024, 8),
     "xception-tensorflow-f32": ("Xception", "float32", 299, 64),
+    "xception-tensorflow-bf16": ("Xception", "mixed_bfloat16", 299, 64),
+    "resnet50-tensorflow-f32": ("ResNet50", "float32", 224, 64),
+    "mobilenetv3-tensorflow-f32": ("MobileNetV3Large", "float32", 224, 64),
 }
 """Model, precision, pixels or words, batch."""
 
-NOT_SERVED = ("gpt2", "gpt2-dropout")
+TINY = {"gpt2": (16, 2), "gpt2-dropout": (16, 2), "lstm": (8, 2), "lstm-masked": (8, 2)}
+TINY_IMAGES = (75, 2)
+"""Pixels or words, and batch, with --tiny."""
+
+NOT_SERVED = ("gpt2",)
 """Cases of Keras's own step alone: no layer of theirs is served by a fused kernel."""
 
-ON_TENSORFLOW = ("xception-tensorflow-f32",)
-"""Cases of a TensorFlow step that is not jitted. `fused` is a trial of FusedBatchNormV3, which nothing else uses."""
+DROPOUT = ("gpt2-dropout",)
+"""Cases in which `fused` is `Recipe(attention_dropout="fused")`, with other random numbers."""
+
+ON_TENSORFLOW = tuple(name for name in CASES if "tensorflow" in name)
+"""Cases of a TensorFlow step that is not jitted."""
 
 _PLAN = "plan.py"
 _IN_16_GIB = ("--model", "Xception", "--budget", "16GiB")
@@ -64,6 +82,7 @@ BESIDE: tuple[tuple[str, ...], ...] = (
 )
 """Scripts of this folder and their arguments; plans that were made are run after them."""
 
+ROUNDED = ("outputs", "gradient of the images", "of gamma", "of beta", "moving mean", "moving variance")
 WARM, TIMED = 4, 15
 CHILD_SECONDS = 150
 
@@ -91,18 +110,30 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=tuple(CASES), default=list(CASES))
     parser.add_argument("--kernels", nargs="*", choices=("keras", "fused"), default=["keras", "fused"])
     parser.add_argument("--no-cap", action="store_true", help="leave the capped run out")
+    parser.add_argument("--no-estimate", action="store_true", help="leave the prediction out, and the capped run")
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="run what the cases are compared with instead")
     parser.add_argument("--tensorflow", default=sys.executable, metavar="PYTHON", help="the Python that has TensorFlow")
+    parser.add_argument("--rounding", action="store_true", help="compare both kernels with float64 instead")
+    parser.add_argument("--tiny", action="store_true", help="a few small samples, to see that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.tiny:
+        shrink()
     if arguments.one:
         name, kernels, limit = arguments.one.split(",")
         if name in ON_TENSORFLOW:
-            print(json.dumps(measure_tensorflow(name, kernels)))
-            return
-        print(json.dumps(measure(name, kernels, int(limit) or None, arguments.profile)))
+            found, predict = measure_tensorflow(name, kernels, int(limit) or None)
+        else:
+            found, predict = measure(name, kernels, int(limit) or None, arguments.profile)
+        if not (int(limit) or arguments.no_estimate):
+            estimate = predict()
+            found |= {"predicted_bytes": estimate.peak_bytes, "required_bytes": estimate.required_bytes}
+        print(json.dumps(found))
+        return
+    if arguments.rounding:
+        measure_rounding(arguments.out)
         return
     if arguments.speeds:
         measure_speeds(arguments.out)
@@ -110,17 +141,28 @@ def main() -> None:
     if arguments.beside:
         run_beside(arguments.beside)
         return
+    tiny = ["--tiny"] if arguments.tiny else []
     for name in arguments.only:
         for kernels in arguments.kernels:
             if kernels == "fused" and name in NOT_SERVED:
                 continue
             python = arguments.tensorflow if name in ON_TENSORFLOW else sys.executable
-            found = run_child(python, name, kernels, 0, arguments.profile)
+            more = [*(["--profile", str(arguments.profile)] if arguments.profile else [])]
+            more += [*tiny, *(["--no-estimate"] if arguments.no_estimate else [])]
+            found = run_child(python, name, kernels, 0, more)
             if kernels == "fused" and not arguments.no_cap and "required_bytes" in found:
-                found["capped"] = run_child(python, name, kernels, found["required_bytes"], None)
+                found["capped"] = run_child(python, name, kernels, found["required_bytes"], tiny)
             with arguments.out.open("a") as lines:
                 lines.write(json.dumps(found) + "\n")
             print(json.dumps(found), flush=True)
+
+
+def shrink() -> None:
+    """Make all cases small."""
+    global WARM, TIMED
+    WARM, TIMED = 1, 1
+    for name, (model, precision, _, _) in CASES.items():
+        CASES[name] = (model, precision, *TINY.get(name.replace("-bidirectional", ""), TINY_IMAGES))
 
 
 def run_beside(folder: Path) -> None:
@@ -138,10 +180,9 @@ def _run_script(script: str, options: list[str]) -> None:
     )
 
 
-def run_child(python: str, name: str, kernels: str, limit_bytes: int, profile: Path | None) -> dict[str, Any]:
+def run_child(python: str, name: str, kernels: str, limit_bytes: int, more: list[str]) -> dict[str, Any]:
     """Measure in a process of its own. One that fails or takes too long is a line with its error."""
-    command = [python, __file__, "--one", f"{name},{kernels},{limit_bytes}"]
-    command += ["--profile", str(profile)] if profile else []
+    command = [python, __file__, "--one", f"{name},{kernels},{limit_bytes}", *more]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS)
         return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -151,7 +192,11 @@ def run_child(python: str, name: str, kernels: str, limit_bytes: int, profile: P
         return {"case": name, "kernels": kernels, "error": str(error)[-600:]}
 
 
-def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None) -> dict[str, Any]:
+Measured = tuple[dict[str, Any], Callable[[], Any]]
+"""What was found, and a function that estimates the same step."""
+
+
+def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None) -> Measured:
     """Measure one case in this process."""
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
@@ -165,10 +210,16 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy(precision)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if limit_bytes:
+    if limit_bytes and device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(limit_bytes / torch.cuda.get_device_properties(0).total_memory)
     model, x, y = build(model_name, size, batch_size, device)
-    stepper = TorchStepper(model, kernels=kernels)
+    served: dict[str, Any] = (
+        {} if name in NOT_SERVED else {"attention_dropout" if name in DROPOUT else "kernels": kernels}
+    )
+    lengths = {part: tuple(tensor.shape[1:]) for part, tensor in x.items()} if isinstance(x, dict) else None
+    recipe = fitroom.Recipe(precision=precision, **served)
+    predict = partial(fitroom.estimate, model, batch_size, recipe=recipe, gpu="H200", input_shape=lengths)
+    stepper = TorchStepper(model, **served)
     batch = Batch(x=x, y=y)
 
     def run(steps: int) -> float:
@@ -183,7 +234,7 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
     model.train(True)
     if limit_bytes:
         seconds = run(5)
-        return {"ran": True, "limit_bytes": limit_bytes, "img_per_s": round(batch_size / seconds, 1)}
+        return {"ran": True, "limit_bytes": limit_bytes, "img_per_s": round(batch_size / seconds, 1)}, predict
     run(WARM)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -196,34 +247,38 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
         found["device"] = torch.cuda.get_device_name()
     if profile:
         write_profile(profile / f"{name}-{kernels}.txt", lambda: run(3))
-    estimate = fitroom.estimate(
-        model, batch_size, recipe=fitroom.Recipe(kernels=kernels, precision=precision), gpu="H200"
-    )
-    found |= {"predicted_bytes": estimate.peak_bytes, "required_bytes": estimate.required_bytes}
     return found | {
         "versions": {"keras": keras.__version__, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
         "date": time.strftime("%Y-%m-%d"),
-    }
+    }, predict
 
 
-def measure_tensorflow(name: str, kernels: str) -> dict[str, Any]:
+def measure_tensorflow(name: str, kernels: str, limit_bytes: int | None) -> Measured:
     """Measure a case of a TensorFlow step that is not jitted in this process."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    from fitroom.backends.choose import limit_memory
+
+    if limit_bytes:
+        limit_memory("tensorflow", limit_bytes)
     import keras
     import tensorflow as tf
+
+    import fitroom
+    from fitroom.backends.tensorflow.train.computation import Computation
 
     model_name, precision, size, batch_size = CASES[name]
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy(precision)
-    if kernels == "fused":
-        keras.layers.BatchNormalization.call = normalize_batch
     cards = tf.config.list_physical_devices("GPU")
     model = getattr(keras.applications, model_name)(weights=None, classes=5, input_shape=(size, size, 3))
     model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
     x = tf.random.uniform((batch_size, size, size, 3))
     y = tf.random.uniform((batch_size,), maxval=5, dtype=tf.int32)
     model.optimizer.build(model.trainable_variables)
-    step = tf.function(lambda: model.train_step((x, y)))
+    train = Computation(model, remat=None, kernels=kernels).of_step(model.train_step, batch_size)
+    step = tf.function(lambda: train((x, y)), autograph=False)
+    recipe = fitroom.Recipe(kernels=kernels, precision=precision, jit=False)
+    predict = partial(fitroom.estimate, model, batch_size, recipe=recipe, gpu="H200")
 
     def run(steps: int) -> float:
         begin = time.perf_counter()
@@ -233,6 +288,8 @@ def measure_tensorflow(name: str, kernels: str) -> dict[str, Any]:
         return (time.perf_counter() - begin) / steps
 
     run(WARM)
+    if limit_bytes:
+        return {"ran": True, "limit_bytes": limit_bytes, "img_per_s": round(batch_size / run(TIMED), 1)}, predict
     if cards:
         tf.config.experimental.reset_memory_stats("GPU:0")
     found: dict[str, Any] = {"what": "case", "case": name, "kernels": kernels, "batch_size": batch_size}
@@ -243,24 +300,50 @@ def measure_tensorflow(name: str, kernels: str) -> dict[str, Any]:
     return found | {
         "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         "date": time.strftime("%Y-%m-%d"),
-    }
+    }, predict
 
 
-def normalize_batch(layer: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
-    """Compute a BatchNormalization of images in training by TensorFlow's fused operation."""
+def measure_rounding(out: Path) -> None:
+    """The error of a BatchNormalization's outputs, gradients and statistics, relative to the largest in float64."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import keras
+    import numpy as np
     import tensorflow as tf
 
-    size, empty = inputs.shape[-1], tf.zeros([0])
-    scale = tf.convert_to_tensor(layer.gamma) if layer.scale else tf.ones([size])
-    offset = tf.convert_to_tensor(layer.beta) if layer.center else tf.zeros([size])
-    found = tf.raw_ops.FusedBatchNormV3(
-        x=inputs, scale=scale, offset=offset, mean=empty, variance=empty, epsilon=layer.epsilon, is_training=True
-    )
-    count = tf.cast(tf.size(inputs) // size, tf.float32)
-    variance = found.batch_variance * ((count - 1) / count)  # the biased one, as Keras keeps it
-    for average, value in ((layer.moving_mean, found.batch_mean), (layer.moving_variance, variance)):
-        average.assign(average * layer.momentum + value * (1 - layer.momentum))
-    return found.y
+    from fitroom.backends.tensorflow.kernels.serve import FusedKernels
+
+    random = np.random.default_rng(0)
+    upstream = random.normal(size=(32, 28, 28, 64))
+    for mean in (0, 10, 1000):
+        images = (mean + random.normal(size=upstream.shape)).astype("float32")
+        found = {}
+        for kernels in ("float64", "keras", "fused"):
+            dtype = "float64" if kernels == "float64" else "float32"
+            layer = keras.layers.BatchNormalization(dtype=dtype)
+            model = keras.Sequential([keras.Input(images.shape[1:]), layer])
+            x, weights = tf.constant(images, dtype), tf.constant(upstream, dtype)
+
+            @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+            def step(model: Any = model, layer: Any = layer, x: Any = x, weights: Any = weights) -> Any:
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    outputs = model(x, training=True)
+                    loss = tf.reduce_sum(outputs * weights)
+                gradients = tape.gradient(loss, [x, layer.gamma.value, layer.beta.value])
+                return outputs, *gradients, layer.moving_mean.value, layer.moving_variance.value
+
+            with FusedKernels(model).during() if kernels == "fused" else contextlib.nullcontext():
+                found[kernels] = [each.numpy().astype("float64") for each in step()]
+        for kernels in ("keras", "fused"):
+            errors = {
+                part: float(np.abs(one - exact).max() / np.abs(exact).max())
+                for part, one, exact in zip(ROUNDED, found[kernels], found["float64"], strict=True)
+            }
+            line = {"what": "rounding", "backend": "tensorflow", "mean": mean, "kernels": kernels, "errors": errors}
+            line |= {"device": [each.device_type for each in tf.config.list_physical_devices()][-1]}
+            with out.open("a") as lines:
+                lines.write(json.dumps(line | {"date": time.strftime("%Y-%m-%d")}) + "\n")
+            print(json.dumps(line), flush=True)
 
 
 def measure_speeds(out: Path) -> None:
@@ -367,7 +450,7 @@ def build_gpt2(words: int, batch_size: int, device: Any, *, dropout: float) -> t
 
     backbone = keras_hub.models.GPT2Backbone(
         vocabulary_size=50257,
-        num_layers=12,
+        num_layers=12 if words > TINY["gpt2"][0] else 2,
         num_heads=12,
         hidden_dim=768,
         intermediate_dim=3072,

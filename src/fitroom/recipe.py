@@ -12,7 +12,7 @@ REMAT_NAMES = ("none", "blocks")
 """What `Recipe(remat=...)` may be besides a `Remat`."""
 
 KERNELS = ("keras", "fused")
-"""What `Recipe(kernels=...)` may be."""
+"""What `Recipe(kernels=...)` and `Recipe(attention_dropout=...)` may be."""
 
 StepKind = Literal["keras", "fitroom"]
 """Whose step is carried out: that of Keras's `model.fit`, or that of `fitroom.fit`."""
@@ -79,7 +79,7 @@ def _pair(segment: Sequence[str]) -> tuple[str, str]:
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16", "float16")
 """The Keras dtype policies a model can be trained in."""
 
-Effect = Literal["nothing", "rounding", "batch statistics", "the task itself"]
+Effect = Literal["nothing", "rounding", "random numbers", "batch statistics", "the task itself"]
 """What a knob may change about the result of training, the mildest first."""
 
 EFFECTS: dict[str, Effect] = {
@@ -88,6 +88,7 @@ EFFECTS: dict[str, Effect] = {
     "input_dtype": "nothing",
     "kernels": "rounding",
     "precision": "rounding",
+    "attention_dropout": "random numbers",
     "micro_batch": "batch statistics",
     "keras_accumulation": "batch statistics",
     "optimizer": "the task itself",
@@ -120,6 +121,10 @@ class Recipe:
     """What computes the layers: "keras" for Keras's own operations, "fused" for the framework's fused ones where there
     are any, which take less memory and time. None: Keras's."""
 
+    attention_dropout: str | None = None
+    """What computes attention with dropout: "keras", or "fused" for PyTorch's fused operation, which takes less memory
+    and time and draws other random numbers. A plan never takes it by itself. None: Keras's."""
+
     remat: str | Remat | None = None
     """What is recomputed in the backward pass instead of being kept: "none", "blocks", or a `fitroom.Remat`. Given,
     "none" included, it implies `step="fitroom"`."""
@@ -146,8 +151,10 @@ class Recipe:
         if self.precision not in (None, *PRECISIONS):
             known = f"known are: {', '.join(PRECISIONS)}"
             raise UnknownNameError("precision", str(self.precision), PRECISIONS, more=known)
-        if self.kernels not in (None, *KERNELS):
-            raise UnknownNameError("kernels", str(self.kernels), KERNELS, more=f"known are: {', '.join(KERNELS)}")
+        for name in ("kernels", "attention_dropout"):
+            if getattr(self, name) not in (None, *KERNELS):
+                more = f"known are: {', '.join(KERNELS)}"
+                raise UnknownNameError(name, str(getattr(self, name)), KERNELS, more=more)
         if isinstance(self.remat, dict):  # as `to_dict` gives it
             object.__setattr__(self, "remat", Remat(**self.remat))
         if not isinstance(self.remat, Remat) and self.remat not in (None, *REMAT_NAMES):

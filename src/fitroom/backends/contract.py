@@ -185,10 +185,11 @@ class Backend(Protocol):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether the device ran out of memory: by the error's class first, by its text second."""
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """List the layers of a built model that `Recipe(kernels="fused")` concerns, served or not.
 
-        Empty where the framework's compiler fuses operations by itself, as XLA does.
+        Empty where the framework's compiler fuses operations by itself, as XLA does. `jit` says whether the step is
+        compiled; None: as Keras would have it on a card.
         """
 
     def trace(self, model: Any, request: StepRequest) -> TracedStep:
@@ -205,12 +206,19 @@ class Backend(Protocol):
         """
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled and built model.
 
         `jit` is `jit_compile` where it differs from the model's own; `remat` says which segments of the model are
-        recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served.
+        recomputed in the backward pass; `kernels` is "fused" only where `list_fused` finds layers that are served,
+        `attention_dropout` on PyTorch alone.
         """
 
 

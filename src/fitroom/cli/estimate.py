@@ -50,7 +50,7 @@ _EPILOG = (
 @shared.optimizer("A name of keras.optimizers.  [default: the model's own, else adam]")
 @shared.micro_batch("Estimate the step of fitroom.fit, in micro-batches of at most N samples.")
 @shared.remat("What the backward pass recomputes: none, blocks, or as much as is needed to fit a limit, e.g. 6GiB.")
-@shared.kernels("What computes the layers: Keras's own operations, or PyTorch's fused ones.")
+@shared.kernels("What computes the layers: Keras's own operations, or the framework's fused ones.")
 @click.option(
     "--accumulate",
     type=click.IntRange(min=1),

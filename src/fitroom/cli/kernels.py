@@ -22,6 +22,7 @@ _EPILOG = (
 @shared.classes
 @shared.precision("A Keras dtype policy: float32, mixed_bfloat16, mixed_float16.")
 @shared.gpu("The card, e.g. 'RTX 3060'.  [default: this machine's, else a T4]")
+@shared.backend("torch, or tensorflow for a step that is not jitted.", default="torch")
 @shared.unsafe
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def command(
@@ -31,21 +32,25 @@ def command(
     classes: int | None,
     precision: str | None,
     gpu: str | None,
+    backend: str | None,
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Show which layers of MODEL PyTorch's fused operations serve, and the memory that saves.
+    """Show which layers of MODEL fused operations of PyTorch or TensorFlow serve, and the memory that saves.
 
     \b
     fitroom kernels xception --batch-size 64 --gpu "RTX 3060"
     fitroom kernels model.keras --json
+    fitroom kernels xception --backend tensorflow
     """
     from fitroom.backends.quiet import quieten
     from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 
     Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
-    quieten(choose_backend_and_say("torch"))
+    name = choose_backend_and_say(backend or "torch")
+    quieten(name)
+    jit = False if name == "tensorflow" else None
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)
     with progress() as say, stdout_for_results():
         from fitroom.backends.choose import current_backend
@@ -54,12 +59,13 @@ def command(
 
         say(f"building {model}")
         loaded = load_resizable(source).model
-        layers = current_backend().list_fused(loaded)
-        check_fused(current_backend(), loaded)
+        layers = current_backend().list_fused(loaded, jit=jit)
+        check_fused(current_backend(), loaded, jit=jit)
         found = []
         for number, kernels in enumerate(("keras", "fused"), 1):
             say(f"estimate {number} of 2, {kernels} kernels")
-            found.append(estimate(loaded, batch_size, recipe=Recipe(kernels=kernels, precision=precision), gpu=gpu))
+            recipe = Recipe(kernels=kernels, precision=precision, jit=jit)
+            found.append(estimate(loaded, batch_size, recipe=recipe, gpu=gpu))
     plain, fused = found
     if as_json:
         values = {

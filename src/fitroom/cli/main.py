@@ -26,7 +26,7 @@ COMMANDS = {
     "lean": "Show what a smaller model would save, change by change.",
     "compress": "Prune a trained classifier, fine-tune it, and compare before and after.",
     "export": "Export a trained classifier to ONNX, LiteRT, SavedModel, OpenVINO or PyTorch.",
-    "kernels": "Show which layers PyTorch's fused kernels serve, and what that saves.",
+    "kernels": "Show which layers fused kernels serve, and what that saves.",
     "run": "Run a training script with model.fit protected against out-of-memory.",
     "doctor": "Check whether training runs on the GPU, and whether the input keeps up.",
     "leaks": "Find out whether a loop's memory grows from round to round, and why.",

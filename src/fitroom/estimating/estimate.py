@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fitroom.activity import activity
 from fitroom.backends.contract import TracesAhead
 from fitroom.backends.default_share import share_note
-from fitroom.backends.fused import check_fused
+from fitroom.backends.fused import check_attention_dropout, check_fused
 from fitroom.backends.quiet import quiet_tensorflow_imports
 from fitroom.cards.catalogue import Card, find_card
 from fitroom.cards.overhead import context_bytes
@@ -158,7 +158,9 @@ def begin_estimate(
     )
     trace = partial(trace_under_smallest_limit, backend) if limit == SMALLEST_LIMIT else backend.trace
     if recipe.kernels == "fused":
-        check_fused(backend, model)
+        check_fused(backend, model, jit=recipe.jit)
+    if recipe.attention_dropout == "fused":
+        check_attention_dropout(backend, model)
     with symbolic_calls(), known_sizes(input_shape, image_size=recipe.image_size), _freeze(model, recipe):
         if training and isinstance(recipe.remat, Remat) and recipe.remat.budget is not None:
             from fitroom.estimating.remat_budget import trace_within_budget

@@ -50,7 +50,7 @@ JIT = Setting(
     changes=EFFECTS["jit"],
 )
 KERNELS = Setting(
-    what="PyTorch's fused kernels, which keep less for the backward pass",
+    what="the framework's fused kernels, which keep less for the backward pass",
     how='fitroom.fit(model, ..., recipe=fitroom.Recipe(kernels="fused"))',
     changes=EFFECTS["kernels"],
 )

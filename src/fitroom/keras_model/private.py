@@ -123,6 +123,23 @@ def no_autocast_scope() -> Any:
     return AutocastScope(None)
 
 
+_ATTENTION = "_compute_attention"
+
+
+def own_attention(layer: Any) -> Any:
+    """The method by which a MultiHeadAttention computes attention; None where its class has another than Keras's."""
+    import keras
+
+    method = getattr(type(layer), _ATTENTION)
+    own = getattr(keras.layers.MultiHeadAttention, _ATTENTION)
+    return method.__get__(layer) if method is own and _ATTENTION not in vars(layer) else None
+
+
+def override_attention(layer: Any, compute: Any) -> Any:
+    """Have a MultiHeadAttention compute attention by another function for the time of a block."""
+    return override_attribute(layer, _ATTENTION, compute)
+
+
 _UNINITIALIZED = "uninitialized_variables"
 
 

@@ -15,6 +15,7 @@ from fitroom.environment import corrections_folder
 from fitroom.files.durable import read_json, write_json
 from fitroom.memory.cache import digest
 from fitroom.memory.estimate import Estimate
+from fitroom.recipe import Recipe
 from fitroom.version import __version__
 
 _FARTHEST = 4.0
@@ -58,12 +59,17 @@ def correction_key(estimate: Estimate, place: str) -> str:
     recipe = estimate.recipe
     facts = (
         *(str(estimate.layers_digest), place, estimate.backend, estimate.precision, estimate.predicted_by),
-        *(str(estimate.training), recipe.kernels or "keras", str(recipe.recomputes)),
+        *(str(estimate.training), _kernels_of(recipe), str(recipe.recomputes)),
         *(str(recipe.keras_accumulation), str(recipe.input_dtype), (recipe.optimizer or "").lower()),
         *(f"{name} {version}" for name, version in sorted(estimate.versions.items())),
         f"fitroom {__version__}",
     )
     return digest("correction", *facts)[:32]
+
+
+def _kernels_of(recipe: Recipe) -> str:
+    dropout = ", fused attention dropout" if recipe.attention_dropout == "fused" else ""
+    return (recipe.kernels or "keras") + dropout
 
 
 def load_steps(key: str) -> tuple[list[MeasuredStep], str | None]:

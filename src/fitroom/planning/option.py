@@ -37,7 +37,7 @@ class Change:
     before: str
     after: str
     effect: str
-    """What it changes about the result: "nothing", "rounding", "batch statistics" or "the task itself"."""
+    """What it changes about the result, one of the values of `fitroom.recipe.Effect`."""
 
     def to_dict(self) -> dict[str, str]:
         """Return plain values, for JSON."""

@@ -225,7 +225,7 @@ class Planner:
         ways = [
             *(["remat"] if "remat" not in keep else []),
             *(["XLA"] if "jit" not in keep and self._backend == "tensorflow" else []),
-            *(["fused kernels"] if "kernels" not in keep and self._backend == "torch" else []),
+            *(["fused kernels"] if self._stages.kernels else []),
             *(["another precision"] if asked.precision is not None and "precision" not in keep else []),
         ]
         if ways:

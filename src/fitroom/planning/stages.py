@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from fitroom.cards.catalogue import Card
@@ -38,7 +39,7 @@ class VariantStages:
     def list_stages(self, card: Card) -> Iterator[list[Variant]]:
         """Yield the variants of one stage after another: first without changing the task, then with what is allowed."""
         plain = [
-            replace(self.own, precision=precision, jit=self._choose_jit(), kernels=self._choose_kernels())
+            replace(self.own, precision=precision, jit=self._choose_jit(), kernels=self.kernels)
             for precision in self._precisions(card)
         ]
         yield plain
@@ -107,13 +108,15 @@ class VariantStages:
         keeps_it = self.own.jit is None or "jit" in self._request.keep or jit_choice(self._request.model) is False
         return self.own.jit if keeps_it else can_be_jitted(self._request.model)
 
-    def _choose_kernels(self) -> str | None:
+    @cached_property
+    def kernels(self) -> str | None:
         """Which kernels the plan takes: fused ones, where there are any, take less memory and less time."""
         from fitroom.backends.choose import current_backend
         from fitroom.backends.fused import has_fused
 
         is_kept = "kernels" in self._request.keep
-        return "fused" if not is_kept and has_fused(current_backend(), self._request.model) else None
+        is_served = not is_kept and has_fused(current_backend(), self._request.model, jit=self._choose_jit())
+        return "fused" if is_served else None
 
     def _smaller_sizes(self) -> Iterator[int]:
         """Yield smaller image sizes, as far as that is allowed and the model can be built for them."""

@@ -75,6 +75,7 @@ class FirstSteps:
             recipe.samples_at_once(batch_size) == planned.samples_at_once(batch_size)
             and recipe.recomputes == planned.recomputes
             and (recipe.kernels or "keras") == (planned.kernels or "keras")
+            and recipe.attention_dropout == planned.attention_dropout
         )
 
     def _keep(self) -> None:

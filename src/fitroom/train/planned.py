@@ -14,7 +14,7 @@ from fitroom.planning.result import Plan
 from fitroom.recipe import Recipe, Remat
 from fitroom.remat.graph import functional_of
 
-KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat", "kernels")
+KNOBS_OF_FIT = ("micro_batch", "precision", "jit", "remat", "kernels", "attention_dropout")
 """The knobs of a recipe that a training sets by itself."""
 
 _LEFT_TO_OTHERS = ("optimizer", "image_size", "frozen_layers", "input_dtype")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.fused import check_fused, has_fused
+from fitroom.backends.fused import check_attention_dropout, check_fused, has_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
@@ -263,7 +263,13 @@ def build_transaction(
         events.tell(EventKind.DEVICE, note)
     transaction = Transaction(
         backend,
-        lambda recipe: backend.stepper(model, jit=recipe.jit, remat=recipe.remat, kernels=recipe.kernels),
+        lambda recipe: backend.stepper(
+            model,
+            jit=recipe.jit,
+            remat=recipe.remat,
+            kernels=recipe.kernels,
+            attention_dropout=recipe.attention_dropout,
+        ),
         events,
         recipes=recipes,
         whole=whole,
@@ -307,10 +313,12 @@ def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
 
     Raises InputError where fused kernels are asked for and the framework has none.
     """
-    backend = current_backend()
+    backend, jit = current_backend(), bool(model.jit_compile if recipe.jit is None else recipe.jit)
     if recipe.kernels == "fused":
-        check_fused(backend, model)
-    is_open = recipe.kernels is None and has_fused(backend, model)
+        check_fused(backend, model, jit=jit)
+    if recipe.attention_dropout == "fused":
+        check_attention_dropout(backend, model)
+    is_open = recipe.kernels is None and has_fused(backend, model, jit=jit)
     return (replace(recipe, kernels="fused"),) if is_open else ()
 
 

@@ -30,7 +30,7 @@ def _list_offers(model: Any, recipe: Recipe) -> Iterator[Setting]:
     is_jitted = bool(model.jit_compile if recipe.jit is None else recipe.jit)
     if backend.name == "tensorflow" and not is_jitted and jit_choice(model) is not False and can_be_jitted(model):
         yield JIT
-    if recipe.kernels != "fused" and has_fused(backend, model):
+    if recipe.kernels != "fused" and has_fused(backend, model, jit=is_jitted):
         yield KERNELS
     if (recipe.precision or precision_of(model)) == "float32":
         yield PRECISION

@@ -101,12 +101,18 @@ class FakeBackend:
         """Always raises BackendError: there is one fake card."""
         raise BackendError("The fake backend has one card.", hint="leave the devices out")
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """None."""
         return ()
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> FakeStepper:
         """Steps that take the fake card's memory; the model is not looked at."""
         return FakeStepper(self._gpu_memory, remat=remat)

@@ -81,12 +81,18 @@ class JaxBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """None: XLA fuses operations by itself."""
         return ()
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled model, each one call of one compiled program."""
         from fitroom.backends.jax.train.stepper import JaxStepper

@@ -74,12 +74,23 @@ class TensorFlowBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
-        """None: XLA fuses operations by itself."""
-        return ()
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
+        """List the layers that fused operations concern in graph mode. In a jitted step XLA fuses operations itself."""
+        from fitroom.backends.tensorflow.jit import is_jitted_on_card
+        from fitroom.backends.tensorflow.kernels.serve import find_served
+
+        if is_jitted_on_card(model) if jit is None else jit:
+            return ()
+        return tuple(each.described() for each in find_served(model))
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> Stepper:
         """Steps of a compiled model, in graph mode or jitted."""
         from fitroom.backends.tensorflow.allocator import take_one_region
@@ -88,4 +99,4 @@ class TensorFlowBackend:
 
         take_one_region()
         move_to_strategy(model)
-        return cached_stepper(model, jit=jit, remat=remat)
+        return cached_stepper(model, jit=jit, remat=remat, kernels=kernels)

@@ -75,16 +75,22 @@ class TorchBackend:
 
         return distribute(selection, weights, shard_weights=shard_weights)
 
-    def list_fused(self, model: Any) -> tuple[FusedLayer, ...]:
+    def list_fused(self, model: Any, *, jit: bool | None = None) -> tuple[FusedLayer, ...]:
         """List the layers that fused operations concern."""
-        from fitroom.backends.torch.kernels.serve import list_fused
+        from fitroom.backends.torch.kernels.serve import find_served
 
-        return list_fused(model)
+        return tuple(each.described() for each in find_served(model))
 
     def stepper(
-        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+        self,
+        model: Any,
+        *,
+        jit: bool | None,
+        remat: str | Remat | None = None,
+        kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> "TorchStepper":
         """Steps of a compiled model. They are eager, whatever `jit` says."""
         from fitroom.backends.torch.train.stepper import TorchStepper
 
-        return TorchStepper(model, remat=remat, kernels=kernels)
+        return TorchStepper(model, remat=remat, kernels=kernels, attention_dropout=attention_dropout)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from fitroom.backends.contract import FusedLayer
 from fitroom.memory.estimate import Estimate
+from fitroom.report.shared.words import format_backend
 from fitroom.units import format_bytes
 
 
@@ -20,7 +21,9 @@ def render_kernels_text(layers: Sequence[FusedLayer], plain: Estimate, fused: Es
     for (kind, by), count in count_layers(layers).items():
         table.add_row(str(count), kind, by)
     change = fused.peak_bytes / plain.peak_bytes - 1
-    title = f"{plain.model}, batch {plain.batch_size}, {plain.precision}, PyTorch on {plain.gpu}"
+    title = (
+        f"{plain.model}, batch {plain.batch_size}, {plain.precision}, {format_backend(plain.backend)} on {plain.gpu}"
+    )
     peaks = (
         f"peak {format_bytes(plain.peak_bytes)} with Keras's kernels, "
         f"{format_bytes(fused.peak_bytes)} with fused ones: {abs(change):.0%} {'more' if change > 0 else 'less'}. "

@@ -51,6 +51,7 @@ def format_recipe(recipe: Recipe, batch_size: int, *, precision: str | None = No
         format_micro_batch(recipe, batch_size),
         recipe.precision or precision,
         "fused kernels" if recipe.kernels == "fused" else None,
+        "fused attention dropout" if recipe.attention_dropout == "fused" else None,
         f"{format_remat(recipe)} recomputed" if format_remat(recipe) else None,
         format_jit(recipe),
         recipe.optimizer,

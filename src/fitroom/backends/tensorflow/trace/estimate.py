@@ -3,6 +3,7 @@
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.tensorflow.jit import has_card, is_jitted_on_card
 from fitroom.backends.tensorflow.pool import default_limit_bytes
 from fitroom.backends.tensorflow.trace.borrowed_variables import borrow_values
 from fitroom.backends.tensorflow.trace.graph.estimate import GraphEstimate, graph_timeline
@@ -21,8 +22,8 @@ from fitroom.backends.tensorflow.trace.micro_batches import (
 )
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep, predict_step, training_step
 from fitroom.cards.catalogue import check_nvidia
-from fitroom.keras_model.jit_choice import AUTO, jit_choice
-from fitroom.keras_model.layers import can_be_jitted, cudnn_loops_note
+from fitroom.keras_model.jit_choice import jit_choice
+from fitroom.keras_model.layers import cudnn_loops_note
 from fitroom.keras_model.measured_kinds import with_room_for_unmeasured
 from fitroom.keras_model.prepared import PreparedModel, prepare_model
 from fitroom.memory.step import StepRequest, TracedStep
@@ -99,27 +100,14 @@ def _measured(step: TensorFlowStep | MicroBatchStep, model: Any, request: StepRe
 
 
 def _is_jitted(model: Any, request: StepRequest) -> bool:
-    """Whether Keras would jit the step on the card: "auto" means yes there, if all layers can be jitted."""
-    if request.recipe.jit is not None:
-        return request.recipe.jit
-    choice = jit_choice(model)
-    if choice in (AUTO, None) and model.compiled and _has_card():
-        return bool(model.jit_compile)
-    return choice is not False and can_be_jitted(model)
+    return is_jitted_on_card(model) if request.recipe.jit is None else request.recipe.jit
 
 
 def _jit_note(model: Any, request: StepRequest) -> tuple[str, ...]:
     choice = jit_choice(model)
-    if request.recipe.jit is not None or isinstance(choice, bool) or _has_card():
+    if request.recipe.jit is not None or isinstance(choice, bool) or has_card():
         return ()
     return (_FORGOTTEN_NOTE if choice is None else _AUTO_NOTE,)
-
-
-def _has_card() -> bool:
-    """Whether TensorFlow sees a GPU here."""
-    import tensorflow as tf
-
-    return bool(tf.config.list_physical_devices("GPU"))
 
 
 def _version(name: str) -> str:

@@ -11,19 +11,18 @@ from fitroom.backends.tensorflow.trace.graph.estimate import GraphEstimate, grap
 from fitroom.backends.tensorflow.trace.step import (
     StepVariable,
     TensorFlowStep,
+    computation_of,
     trace_function,
     training_step,
     try_targets,
 )
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
-from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.statistics import StatisticsChange
 from fitroom.backends.tensorflow.train.stepper import SMALL_BYTES
 from fitroom.keras_model.layers import owners_of_variables
 from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.prepared import PreparedModel
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.allocators.best_fit import round_up
 from fitroom.memory.step import StepRequest
 from fitroom.memory.timeline import PHASES, Buffer, Moment, Phase, Timeline
@@ -67,11 +66,10 @@ def trace_micro_batch_step(prepared: PreparedModel) -> MicroBatchStep:
     def update(data: Any) -> dict[str, Any]:
         return functions.finish(given(), tf.constant(1))
 
-    remat = prepared.request.recipe.remat
-    in_segments = Rematerialisation(model, remat, recompute_segment).of_step(add_micro_batch, prepared.num_samples)
+    computed = computation_of(prepared).of_step(add_micro_batch, prepared.num_samples)
 
     def make(data: Any) -> MicroBatchStep:
-        steps = trace_function(model, in_segments, data), trace_function(model, update, ())
+        steps = trace_function(model, computed, data), trace_function(model, update, ())
         first, last = (replace(step, variables=(*step.variables, *sums)) for step in steps)
         return MicroBatchStep(
             micro_batch=replace(first, returns_gradients=True, prefetches_next=True),
@@ -90,8 +88,7 @@ def trace_whole_step(prepared: PreparedModel) -> MicroBatchStep | TensorFlowStep
     if changed_bytes <= SMALL_BYTES or not is_from_keras(type(model).train_step):
         return training_step(prepared)
     functions = StepFunctions(model, Objective(model))
-    remat = prepared.request.recipe.remat
-    gradients = Rematerialisation(model, remat, recompute_segment).of_step(functions.gradients, prepared.num_samples)
+    gradients = computation_of(prepared).of_step(functions.gradients, prepared.num_samples)
     sums = _sums(model)
 
     def update(data: Any) -> None:

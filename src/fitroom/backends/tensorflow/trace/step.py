@@ -8,14 +8,13 @@ import keras
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.train.captures import release_with
-from fitroom.backends.tensorflow.train.recompute import recompute_segment
+from fitroom.backends.tensorflow.train.computation import Computation
 from fitroom.batch import Batch
 from fitroom.errors import InputError, ModelError, message_of
 from fitroom.keras_model.layers import layer_names, layer_paths, owners_of_slots, owners_of_variables
 from fitroom.keras_model.optimizers import extra_optimizers
 from fitroom.keras_model.prepared import PreparedModel
 from fitroom.keras_model.private import unbuilt_trackers
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.memory.timeline import Kind
 
 Made = TypeVar("Made")
@@ -88,9 +87,15 @@ class TensorFlowStep:
 
 def training_step(prepared: PreparedModel) -> TensorFlowStep:
     """The step of `fit`, given the first targets that its loss takes."""
-    model, remat = prepared.model, prepared.request.recipe.remat
-    function = Rematerialisation(model, remat, recompute_segment).of_step(model.train_step, prepared.num_samples)
+    model = prepared.model
+    function = computation_of(prepared).of_step(model.train_step, prepared.num_samples)
     return try_targets(prepared, lambda data: trace_function(model, function, data))
+
+
+def computation_of(prepared: PreparedModel) -> Computation:
+    """How the model computes, as the recipe says."""
+    recipe = prepared.request.recipe
+    return Computation(prepared.model, remat=recipe.remat, kernels=recipe.kernels)
 
 
 def try_targets(prepared: PreparedModel, make: Callable[[Any], Made], *, with_loss: bool = False) -> Made:

@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.prefetch import PrefetchQueue
+from fitroom.backends.tensorflow.train.computation import Computation
 from fitroom.backends.tensorflow.train.host import as_tensors, concatenate, on_host, split_batch
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.backends.tensorflow.train.programs import Program
-from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.replicas import Replicas, largest_micro_batch
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.backends.tensorflow.train.statistics import StatisticsChange
@@ -26,7 +26,6 @@ from fitroom.keras_model.jit_choice import TrainingSetup
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.outputs import join, join_micro_batches
 from fitroom.keras_model.private import all_layers, unscaled_losses
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 
@@ -71,7 +70,9 @@ class MirroredStepper:
     batches_ahead = 2
     """On the host. On the cards there is none ahead of its step."""
 
-    def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
+    def __init__(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> None:
         self.model = model
         self.replicas = Replicas(model.distribute_strategy)
         self.objective = Objective(model)
@@ -80,7 +81,7 @@ class MirroredStepper:
             if (model.jit_compile if jit is None else jit)
             else None
         )
-        self._rematerialisation = Rematerialisation(model, remat, recompute_segment)
+        self._computation = Computation(model, remat=remat, kernels=kernels)
         self._functions = ReplicaFunctions(model, self.objective)
         self._programs: dict[str, Program] = {}
         self._queue = PrefetchQueue()
@@ -239,7 +240,7 @@ class MirroredStepper:
 
     def _segmented(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         is_training = name in ("train_step", "add_micro_batch")
-        return self._rematerialisation.of_step(function, self._most_samples) if is_training else function
+        return self._computation.of_step(function, self._most_samples) if is_training else function
 
     def _report(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """The logs after a step on all replicas: outside of them a metric is read as the sum over all."""

@@ -13,8 +13,10 @@ from fitroom.backends.tensorflow.train.captures import hold_until_released
 from fitroom.keras_model.segmented_call import Run, SegmentVariables
 from fitroom.keras_model.state import IsolatedScope
 
-_SCOPE = "recomputed"
-_RECOMPUTED = re.compile(rf"(?:^|/){_SCOPE}(?:_\d+)?/")
+SCOPE = "recomputed"
+"""What is computed again in the backward pass lies in a scope of this name."""
+
+_RECOMPUTED = re.compile(rf"(?:^|/){SCOPE}(?:_\d+)?/")
 
 _Values = Sequence[tuple[Any, Any]]
 """Variables, each with a value."""
@@ -45,7 +47,7 @@ def recompute_segment(run: Run, inputs: Sequence[Any], variables: SegmentVariabl
 
         def gradient(*upstream: Any) -> Any:
             again = _not_before(given, upstream)
-            with tf.name_scope(_SCOPE), again as (given_again, arrived), tf.GradientTape() as tape:
+            with tf.name_scope(SCOPE), again as (given_again, arrived), tf.GradientTape() as tape:
                 sources = given_again[:num_sources]
                 tape.watch([each for each in sources if each.dtype.is_floating])
                 outputs, _ = outputs_of(given_again, place.before)

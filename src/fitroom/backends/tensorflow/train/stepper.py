@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from fitroom.backends.tensorflow.device import release
+from fitroom.backends.tensorflow.train.computation import Computation
 from fitroom.backends.tensorflow.train.host import (
     HOST,
     as_tensors,
@@ -20,7 +21,6 @@ from fitroom.backends.tensorflow.train.host import (
 from fitroom.backends.tensorflow.train.micro_batches import StepFunctions
 from fitroom.backends.tensorflow.train.mirrored import MirroredStepper
 from fitroom.backends.tensorflow.train.programs import Program
-from fitroom.backends.tensorflow.train.recompute import recompute_segment
 from fitroom.backends.tensorflow.train.rollback import Transaction
 from fitroom.backends.tensorflow.train.transfer import Transfer
 from fitroom.backends.tensorflow.train.trial import may_run_out, run_undone
@@ -30,7 +30,6 @@ from fitroom.keras_model.jit_choice import TrainingSetup
 from fitroom.keras_model.losses import is_from_keras
 from fitroom.keras_model.objective import Objective
 from fitroom.keras_model.outputs import join, join_micro_batches
-from fitroom.keras_model.recompute import Rematerialisation
 from fitroom.recipe import Remat
 
 SMALL_BYTES = 16 * 2**20
@@ -50,9 +49,11 @@ class TensorFlowStepper:
     batches_ahead = 2
     """On the host. On the card is at most the next micro-batch, which `transfer.py` copies while one is computed."""
 
-    def __init__(self, model: Any, *, jit: bool | None, remat: str | Remat | None = None) -> None:
+    def __init__(
+        self, model: Any, *, jit: bool | None, remat: str | Remat | None = None, kernels: str | None = None
+    ) -> None:
         self.model = model
-        self._rematerialisation = Rematerialisation(model, remat, recompute_segment)
+        self._computation = Computation(model, remat=remat, kernels=kernels)
         self.objective = Objective(model)
         self._functions = StepFunctions(model, self.objective)
         self._jit = jit
@@ -250,7 +251,7 @@ class TensorFlowStepper:
 
     def _function(self, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(self.model if name.endswith("_step") else self._functions, name)
-        return self._rematerialisation.of_step(function, self._most_samples) if name in _TRAINING else function
+        return self._computation.of_step(function, self._most_samples) if name in _TRAINING else function
 
     def _all_variables(self) -> list[Any]:
         optimizer = getattr(self.model, "optimizer", None)
@@ -264,7 +265,9 @@ class TensorFlowStepper:
 _CACHE_NAME = "_fitroom_steppers"
 
 
-def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -> "TensorFlowStepper | MirroredStepper":
+def cached_stepper(
+    model: Any, *, jit: bool | None, remat: str | Remat | None, kernels: str | None
+) -> "TensorFlowStepper | MirroredStepper":
     """The stepper of an earlier training with the same settings, if its programs still fit the model; else a new one.
 
     Compiling the programs of a stepper takes a minute where XLA does it.
@@ -274,8 +277,10 @@ def cached_stepper(model: Any, *, jit: bool | None, remat: str | Remat | None) -
     cached: dict[Any, TensorFlowStepper | MirroredStepper] = model.__dict__.setdefault(_CACHE_NAME, {})
     for asked in [asked for asked, stepper in cached.items() if not stepper.holds]:
         del cached[asked]
-    if (jit, remat) not in cached:
+    key = (jit, remat, kernels)
+    if key not in cached:
         is_mirrored = model.distribute_strategy.num_replicas_in_sync > 1
-        cached[jit, remat] = (MirroredStepper if is_mirrored else TensorFlowStepper)(model, jit=jit, remat=remat)
-    cached[jit, remat].trust(0)
-    return cached[jit, remat]
+        kind = MirroredStepper if is_mirrored else TensorFlowStepper
+        cached[key] = kind(model, jit=jit, remat=remat, kernels=kernels)
+    cached[key].trust(0)
+    return cached[key]

@@ -1,35 +1,20 @@
 """What the fused operations have in common: each takes the place of a layer's `call`."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import torch
 from keras.src.backend.common.stateless_scope import get_stateless_scope, in_stateless_scope  # no public name tells it
 
+from fitroom.backends import fused_layers
 from fitroom.backends.torch.kernels.forward_pass import ForwardPass
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 """The types that fused operations compute in on a card."""
 
 
-class FusedCall:
+class FusedCall(fused_layers.FusedCall):
     """In place of the `call` of one layer of Keras's. What an operation cannot do, Keras's own `call` does."""
-
-    operation: ClassVar[str]
-    """What computes the layer, for people."""
-
-    def __init__(self, layer: Any) -> None:
-        self._layer = layer
-        self._keras_call = type(layer).call.__get__(layer)
-
-    @staticmethod
-    def why_not(layer: Any) -> str | None:
-        """Why a layer is left to Keras, or None where it is served."""
-        return None
-
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute the layer's outputs, as its `call` does."""
-        raise NotImplementedError
 
     def on_view(self, x: Any, training: Any, forward: ForwardPass) -> Any:
         """Compute from a tensor with channels second what `call` computes, in a ChannelsSecond or as Keras has it.

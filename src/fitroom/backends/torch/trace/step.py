@@ -38,7 +38,9 @@ class RecordedSteps:
 def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
     """The first steps of `fit`, in micro-batches as the request says, with the first targets that its loss takes."""
     model, recipe, sizes = prepared.model, prepared.request.recipe, prepared.request.micro_batch_sizes
-    computation = Computation(model, remat=recipe.remat, kernels=recipe.kernels)
+    computation = Computation(
+        model, remat=recipe.remat, kernels=recipe.kernels, attention_dropout=recipe.attention_dropout
+    )
     function = computation.of_step(model.train_step, prepared.num_samples)
     refusals: list[Exception] = []
     for y in prepared.y_candidates:
@@ -61,8 +63,8 @@ def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps
 
 def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
     """The first steps of `predict`."""
-    model = prepared.model
-    computation = Computation(model, remat=None, kernels=prepared.request.recipe.kernels)
+    model, recipe = prepared.model, prepared.request.recipe
+    computation = Computation(model, remat=None, kernels=recipe.kernels, attention_dropout=recipe.attention_dropout)
 
     def predict(data: Any) -> Any:
         with torch.no_grad(), computation.during(prepared.num_samples):

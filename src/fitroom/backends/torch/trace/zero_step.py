@@ -87,7 +87,13 @@ class MicroBatchStep(TorchStep):
 
 class _ObservedStepper(TorchStepper):
     def __init__(self, model: Any, put: Callable[[Batch], Batch], observer: Observer, recipe: Recipe) -> None:
-        super().__init__(model, put=put, remat=recipe.remat, kernels=recipe.kernels)
+        super().__init__(
+            model,
+            put=put,
+            remat=recipe.remat,
+            kernels=recipe.kernels,
+            attention_dropout=recipe.attention_dropout,
+        )
         self.objective.assume_losses()
         self._observer = observer
 

@@ -41,9 +41,10 @@ class TorchStepper:
         put: Callable[[Batch], Batch] = put_on_device,
         remat: str | Remat | None = None,
         kernels: str | None = None,
+        attention_dropout: str | None = None,
     ) -> None:
         self.model = model
-        self._computation = Computation(model, remat=remat, kernels=kernels)
+        self._computation = Computation(model, remat=remat, kernels=kernels, attention_dropout=attention_dropout)
         self.objective = Objective(model)
         self._put = put
         """Transfers a batch, or a micro-batch, to the device."""

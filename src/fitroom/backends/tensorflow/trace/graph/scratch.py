@@ -134,6 +134,9 @@ _PARTIAL_SUMS = 15
 _MOST_PARTIAL_BYTES = 9_400_000
 """A gradient of a filter is summed in parts, up to this many and this much."""
 
+_LAYOUT_COPIES = {"FusedBatchNormV3": 2, "FusedBatchNormGradV3": 3}
+"""Normalisations, and how many tensors each of them copies from or into the layout that cuDNN computes in."""
+
 _FEW_CHANNELS = 4
 _HEAVY, _HEAVY_IN_ODD_PLANES = 600, 160
 """From which work a pointwise convolution is worth copies of its images; see `_work`."""
@@ -141,6 +144,8 @@ _HEAVY, _HEAVY_IN_ODD_PLANES = 600, 160
 
 def scratch_plan(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:
     """The requests of the operation's kernel, in order."""
+    if operation.op in _LAYOUT_COPIES:
+        return _of_normalisation(operation, inputs)
     found = convolution_of(operation, inputs)
     if found is None:
         return _NOTHING
@@ -156,6 +161,14 @@ def scratch_plan(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:
         place = len(sizes)
         sizes.append(found.in_bytes)
     return ScratchPlan(sizes=tuple(sizes), workspace_bytes=_workspace_bytes(found), place_of_output=place)
+
+
+def _of_normalisation(operation: Operation, inputs: Sequence[Output]) -> ScratchPlan:
+    """In training cuDNN is given channels first; the kernel copies what comes in and goes out in another layout."""
+    attributes = operation.attributes
+    is_copied = attributes["is_training"].b and attributes["data_format"].s in (b"NHWC", b"NDHWC")
+    size_bytes = inputs[0].size_bytes if is_copied else 0
+    return ScratchPlan(sizes=(size_bytes,) * _LAYOUT_COPIES[operation.op]) if size_bytes else _NOTHING
 
 
 def _workspace_bytes(found: Convolution) -> int:

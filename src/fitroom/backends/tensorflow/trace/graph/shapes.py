@@ -2,7 +2,8 @@
 
 The gradient of a convolution, for one, is given the size of its images as a tensor. TensorFlow infers the shape of its
 result where that tensor is a constant; Grappler's rewriting to another layout puts an operation between. Here such
-numbers are computed, and TensorFlow's own shape functions asked again, one operation after another.
+numbers are computed, and TensorFlow's own shape functions asked again, one operation after another. What a fused
+normalisation keeps for cuDNN (its last output) is a single number in the modes that TensorFlow runs it in by default.
 """
 
 from collections.abc import Mapping
@@ -48,6 +49,8 @@ class _Inference:
     def _infer(self, operation: Any) -> Outputs:
         """The outputs of the operation alone, its inputs with their shapes and, where they are known, values."""
         known = self._outputs_of[operation.name]
+        if operation.type == "FusedBatchNormV3":
+            return tuple(Output((), output.dtype) if output.is_open else output for output in known)
         if any(tensor.dtype == tf.variant for tensor in operation.inputs):
             return known
         _, copy = self._alone(operation)
