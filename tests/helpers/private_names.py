@@ -290,6 +290,12 @@ PRIVATE_NAMES = [
         "_registry",
         backends=_TF,
     ),
+    *_names(
+        "tensorflow.python.framework.ops",
+        "no estimates on TensorFlow",
+        "_create_c_op",
+        backends=_TF,
+    ),
     # JAX
     *_names("jax._src.util", "`fresh` empties none of the caches that JAX itself empties", "cache", backends=("jax",)),
     *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
