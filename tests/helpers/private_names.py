@@ -290,6 +290,12 @@ PRIVATE_NAMES = [
         "_registry",
         backends=_TF,
     ),
+    *_names(
+        "tensorflow.python.framework.ops",
+        "no estimates on TensorFlow",
+        "_create_c_op",
+        backends=_TF,
+    ),
     # JAX
     *_names("jax._src.util", "`fresh` empties none of the caches that JAX itself empties", "cache", backends=("jax",)),
     *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),
@@ -310,6 +316,12 @@ PRIVATE_NAMES = [
         "torch._subclasses.fake_tensor.FakeTensorMode",
         "no estimates on PyTorch of models that split tensors at given places",
         *("may_turn_const", "is_our_fake"),
+        backends=_TORCH,
+    ),
+    *_names(
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+        "estimates on PyTorch take a fifth longer",
+        "_prep_args_for_hash",
         backends=_TORCH,
     ),
     *_names("torch.utils", "no estimates on PyTorch", "_pytree", backends=_TORCH),

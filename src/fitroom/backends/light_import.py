@@ -5,6 +5,7 @@ time that its import takes. In a process that only estimates, stand-ins take the
 stand-in imports the real module when it is first used, and afterwards whoever imports the module gets the real one.
 """
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -64,10 +65,23 @@ class _KerasFinder(MetaPathFinder):
 
 def _with_stand_ins(execute: Callable[[ModuleType], None], backend: str) -> Callable[[ModuleType], None]:
     def execute_lightly(module: ModuleType) -> None:
-        with _stand_ins(_LATER.get(backend, ()), _ABSENT.get(backend, ())):
+        with _stand_ins(_LATER.get(backend, ()), _ABSENT.get(backend, ())), _uncollected():
             execute(module)
 
     return execute_lightly
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python from looking for garbage among what is imported, now and later: nearly all of it stays."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 @contextmanager

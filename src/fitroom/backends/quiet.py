@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from fitroom.backends.light_import import import_keras_lightly
+from fitroom.backends.torch.compiler_stand_in import leave_out_compiler
 
 _STDERR = 2
 _ONE_AT_A_TIME = threading.RLock()
@@ -44,6 +45,8 @@ def quieten_for_estimates(backend: str) -> None:
     """
     quieten(backend)
     import_keras_lightly(backend)
+    if backend == "torch":
+        leave_out_compiler()
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
     if backend == "jax":
         os.environ["JAX_PLATFORMS"] = "cpu"

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
+from fitroom.backends.tensorflow.trace.light_tracing import light_tracing
 from fitroom.backends.tensorflow.train.captures import release_with
 from fitroom.backends.tensorflow.train.computation import Computation
 from fitroom.batch import Batch
@@ -133,7 +134,8 @@ def trace_function(
     model: Any, function: Callable[[Any], Any], data: tuple[Any, ...], *, training: bool = True
 ) -> TensorFlowStep:
     """A function of `data`, with the variables that the model has by then."""
-    concrete = tf.function(function, autograph=False).get_concrete_function(data)
+    with light_tracing():
+        concrete = tf.function(function, autograph=False).get_concrete_function(data)
     release_with(concrete, concrete.graph)
     owners = owners_of_variables(model)
     groups: list[tuple[Kind, Any]] = [("weights", model.variables)]

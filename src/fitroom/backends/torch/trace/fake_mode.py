@@ -1,8 +1,9 @@
 """Fake tensors: shapes, strides and storages without memory."""
 
+import importlib
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -13,9 +14,25 @@ DEVICE = "cpu:0"
 """Where fake tensors stand for what is on the card. Those on "cpu", without a number, stand for arrays of the host:
 PyTorch keeps the two apart as it would, and Keras, which works around what the CPU lacks, asks for "cpu" by name."""
 
+_IMPORTED_BY_FAKE_TENSORS = (
+    "torch._dynamo.source",
+    "torch.distributed.tensor",
+    "torch.fx.experimental.symbolic_shapes",
+)
 _ON_CARD = torch.device(DEVICE)
+_PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
 _MOST_NUMBERS = 64
 """PyTorch itself keeps the value of single numbers alone."""
+
+
+def import_ahead() -> None:
+    """Import what PyTorch imports with the first fake tensors.
+
+    While a step is recorded it would make objects by which Python collects garbage sooner than in training.
+    """
+    for name in _IMPORTED_BY_FAKE_TENSORS:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 @contextmanager
@@ -57,6 +74,29 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
             return made
         return tree_map_only(FakeTensor, lambda one: self._where_asked(one, args, kwargs or {}), made)
 
+    def _prep_args_for_hash(self, result: list[Any], args: Any, *rest: Any) -> None:
+        """What tells two calls of an operation apart, by which PyTorch finds the shape of a result that it knows.
+
+        PyTorch's own looks at every property of every tensor, for a third of the time that tracing takes. Of plain
+        tensors these tell all; whatever else there is, is left to PyTorch.
+        """
+        if isinstance(args, dict):
+            args = (*args, *args.values())
+        result.append(len(args))
+        for value in args:
+            kind = type(value)
+            result.append(kind)
+            if kind in _PLAIN:
+                result.append(value)
+            elif kind is FakeTensor and value.fake_mode is self and value.constant is None and _is_plain(value):
+                storage = value.untyped_storage()
+                result += (value.dtype, value.shape, value.stride(), value.fake_device, value.storage_offset())
+                result += (storage.nbytes(), value.requires_grad, value.is_inference())
+            elif kind in (list, tuple):
+                self._prep_args_for_hash(result, value, *rest)
+            else:
+                super()._prep_args_for_hash(result, [value], *rest)
+
     def may_turn_const(self, t: Any) -> bool:
         """Whether a tensor made of numbers keeps them: lists too, such as the places at which a tensor is split."""
         return (
@@ -97,6 +137,10 @@ class FakeMode(FakeTensorMode):  # type: ignore[misc]
     def _like_on_card(self, value: Any) -> Any:
         with self:
             return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
+
+
+def _is_plain(tensor: Any) -> bool:
+    return tensor.layout == torch.strided and not tensor.is_conj() and not tensor.is_neg()
 
 
 def _is_real(value: Any) -> bool:

@@ -34,6 +34,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.begin(func)
         kernel = self._kernels.get(func)
         result = func(*args, **kwargs or {}) if kernel is None else kernel(self, func, args, kwargs or {})
+        if isinstance(result, torch.Tensor):
+            self.follow(result)
+            return result
         if isinstance(result, list) and args and isinstance(args[0], list):  # one result for each weight
             for made, given in zip(result, args[0], strict=False):
                 self.follow(made, layer=self._layer_of(given))

@@ -10,7 +10,7 @@ import torch
 from fitroom.backends.torch.trace.attribution import LayerTracker
 from fitroom.backends.torch.trace.borrowed_variables import borrow_variables
 from fitroom.backends.torch.trace.collector import Collector
-from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, silence_fake_tensor_log
+from fitroom.backends.torch.trace.fake_mode import DEVICE, FakeMode, import_ahead, silence_fake_tensor_log
 from fitroom.backends.torch.trace.platform import Platform
 from fitroom.backends.torch.trace.recorder import Recorder
 from fitroom.backends.torch.trace.step_log import StepLog
@@ -80,6 +80,7 @@ def predict_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
 
 
 def _record(step: TorchStep, platform: Platform) -> RecordedSteps:
+    import_ahead()
     model, state = step.model, step.state
     variables = [each.variable for each in state]
     with silence_fake_tensor_log(), keras.device(DEVICE), FakeMode(), borrow_variables(model, variables, DEVICE):

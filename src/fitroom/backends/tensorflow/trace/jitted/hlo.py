@@ -14,6 +14,7 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager.polymorphic_function.compiler_ir import from_concrete_function
 
 from fitroom.backends.quiet import hold_stderr
+from fitroom.backends.tensorflow.trace.light_tracing import light_tracing
 from fitroom.backends.tensorflow.trace.step import TensorFlowStep
 from fitroom.backends.tensorflow.train.captures import release_with
 from fitroom.backends.tensorflow.train.recompute import is_recomputed
@@ -89,7 +90,8 @@ def trace_for_xla(step: TensorFlowStep) -> TensorFlowStep:
     if not any(each.type in _TRACED_DIFFERENTLY or is_recomputed(each.name) for each in operations):
         return step
     jitted = tf.function(step.function, autograph=False, jit_compile=True)
-    concrete = jitted.get_concrete_function(step.specs)
+    with light_tracing():
+        concrete = jitted.get_concrete_function(step.specs)
     release_with(concrete, concrete.graph)
     return replace(step, concrete=concrete)
 
