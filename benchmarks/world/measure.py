@@ -15,6 +15,7 @@ import queue
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def main() -> None:
         before = done.get((each.name, arguments.mode), {"crashed": ""})
         # What died under its cap is tried again once more is said to be required.
         again = "crashed" in before and (not arguments.cap or (limit_bytes or 0) > (before.get("limit_bytes") or 0))
+        # Peaks of JAX with what was compiled in them, and with batches copied ahead, are measured anew.
+        again = again or (arguments.mode == "jax" and not arguments.cap and "num_compiled" not in before)
         if again and (limit_bytes or not arguments.cap):
             todo.put((each, limit_bytes))
     with ThreadPoolExecutor(arguments.jobs) as pool:
@@ -100,7 +103,9 @@ def _measured_alone(
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = {}
+        options = []
         if mode == "jax" and not is_capped:
+            options = ["--resident"]
             environment = {
                 "JAX_COMPILATION_CACHE_DIR": cache,
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -109,17 +114,17 @@ def _measured_alone(
         found: dict[str, Any] = {}
         for _ in range(2 if environment else 1):
             if "crashed" not in found:
-                child = _child(mode, limit_bytes, environment)
+                child = _child(mode, limit_bytes, environment, options)
                 found = child.ask(configuration.name, seconds)
                 child.end()
         return found
 
 
-def _child(mode: str, limit_bytes: int, environment: dict[str, str]) -> Child:
+def _child(mode: str, limit_bytes: int, environment: dict[str, str], options: Sequence[str] = ()) -> Child:
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "1"} | environment
     if mode == "jax" and "XLA_CLIENT_MEM_FRACTION" not in environment and environment.get("JAX_PLATFORMS") != "cpu":
         environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
-    return Child([str(MEASURING), mode, "--limit", str(limit_bytes)], environment)
+    return Child([str(MEASURING), mode, "--limit", str(limit_bytes), *options], environment)
 
 
 if __name__ == "__main__":
