@@ -6,7 +6,7 @@
 
 Adds lines to FOLDER/world_measured.jsonl or world_capped.jsonl; what came out well there or in results/ is not run
 again, so visits add up. A configuration that takes too long, or ends its process, costs itself alone: the next one has
-a new process. visit.json and visit_tensorflow.json are two visits.
+a new process. visit.json, visit_tensorflow.json and visit_caps.json are three visits of at most ten minutes each.
 """
 
 import argparse
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--all", action="store_true", help="not only the first of each family")
     parser.add_argument("--only", default="", help="configurations or families that hold one of these words")
+    parser.add_argument("--half", choices=("fitted", "reported"), help="of one half alone, and all of it")
     parser.add_argument("--cap", action="store_true", help="under a limit of required_bytes")
     parser.add_argument("--predicted", type=Path, default=PREDICTED, help="estimates, for --cap")
     parser.add_argument("--jobs", type=int, default=1, help="so many side by side")
@@ -53,7 +54,9 @@ def main() -> None:
     required = {(line["name"], line["mode"]): line.get("required_bytes") for line in read_lines(arguments.predicted)}
     todo: queue.SimpleQueue[tuple[Configuration, int | None]] = queue.SimpleQueue()
     for each in chosen(arguments.only):
-        if each not in FIRST and not (arguments.all or arguments.only):
+        if each not in FIRST and not (arguments.all or arguments.only or arguments.half):
+            continue
+        if arguments.half not in (None, each.half):
             continue
         limit_bytes = required.get((each.name, arguments.mode)) if arguments.cap else None
         before = done.get((each.name, arguments.mode), {"crashed": ""})

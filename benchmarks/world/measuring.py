@@ -5,8 +5,8 @@
 Reads names from stdin, one a line, and writes a line with a result for each. `--limit` caps the allocator. It trains
 two epochs of plain `fit` on batches of a `keras.utils.PyDataset`; where the allocator's peak can be reset, it counts
 from the second epoch on. `--resident`: the batch is on the card from the start, so that JAX's `fit` copies no further
-ones ahead; `peak_bytes` of an estimate has one, and `required_bytes` those that `fit` copies too. To try this out without a card: TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the
-others do not count.
+ones ahead; `peak_bytes` of an estimate has one, and `required_bytes` those that `fit` copies too. To try this out
+without a card: TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the others do not count.
 """
 
 import argparse
