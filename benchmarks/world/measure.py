@@ -6,7 +6,7 @@
 
 Adds lines to FOLDER/world_measured.jsonl or world_capped.jsonl; what came out well there or in results/ is not run
 again, so visits add up. A configuration that takes too long, or ends its process, costs itself alone: the next one has
-a new process. visit.json and visit_tensorflow.json are two visits.
+a new process. visit.json, visit_tensorflow.json and visit_caps.json are three visits of at most ten minutes each.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import queue
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--all", action="store_true", help="not only the first of each family")
     parser.add_argument("--only", default="", help="configurations or families that hold one of these words")
+    parser.add_argument("--half", choices=("fitted", "reported"), help="of one half alone, and all of it")
     parser.add_argument("--cap", action="store_true", help="under a limit of required_bytes")
     parser.add_argument("--predicted", type=Path, default=PREDICTED, help="estimates, for --cap")
     parser.add_argument("--jobs", type=int, default=1, help="so many side by side")
@@ -52,12 +54,16 @@ def main() -> None:
     required = {(line["name"], line["mode"]): line.get("required_bytes") for line in read_lines(arguments.predicted)}
     todo: queue.SimpleQueue[tuple[Configuration, int | None]] = queue.SimpleQueue()
     for each in chosen(arguments.only):
-        if each not in FIRST and not (arguments.all or arguments.only):
+        if each not in FIRST and not (arguments.all or arguments.only or arguments.half):
+            continue
+        if arguments.half not in (None, each.half):
             continue
         limit_bytes = required.get((each.name, arguments.mode)) if arguments.cap else None
         before = done.get((each.name, arguments.mode), {"crashed": ""})
         # What died under its cap is tried again once more is said to be required.
         again = "crashed" in before and (not arguments.cap or (limit_bytes or 0) > (before.get("limit_bytes") or 0))
+        # Peaks of JAX with what was compiled in them, and with batches copied ahead, are measured anew.
+        again = again or (arguments.mode == "jax" and not arguments.cap and "num_compiled" not in before)
         if again and (limit_bytes or not arguments.cap):
             todo.put((each, limit_bytes))
     with ThreadPoolExecutor(arguments.jobs) as pool:
@@ -100,7 +106,9 @@ def _measured_alone(
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = {}
+        options = []
         if mode == "jax" and not is_capped:
+            options = ["--resident"]
             environment = {
                 "JAX_COMPILATION_CACHE_DIR": cache,
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -109,17 +117,17 @@ def _measured_alone(
         found: dict[str, Any] = {}
         for _ in range(2 if environment else 1):
             if "crashed" not in found:
-                child = _child(mode, limit_bytes, environment)
+                child = _child(mode, limit_bytes, environment, options)
                 found = child.ask(configuration.name, seconds)
                 child.end()
         return found
 
 
-def _child(mode: str, limit_bytes: int, environment: dict[str, str]) -> Child:
+def _child(mode: str, limit_bytes: int, environment: dict[str, str], options: Sequence[str] = ()) -> Child:
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "1"} | environment
     if mode == "jax" and "XLA_CLIENT_MEM_FRACTION" not in environment and environment.get("JAX_PLATFORMS") != "cpu":
         environment["XLA_CLIENT_MEM_FRACTION"] = jax_fraction(limit_bytes)
-    return Child([str(MEASURING), mode, "--limit", str(limit_bytes)], environment)
+    return Child([str(MEASURING), mode, "--limit", str(limit_bytes), *options], environment)
 
 
 if __name__ == "__main__":

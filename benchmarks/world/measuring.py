@@ -4,8 +4,9 @@
 
 Reads names from stdin, one a line, and writes a line with a result for each. `--limit` caps the allocator. It trains
 two epochs of plain `fit` on batches of a `keras.utils.PyDataset`; where the allocator's peak can be reset, it counts
-from the second epoch on. To try this out without a card: TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the
-others do not count.
+from the second epoch on. `--resident`: the batch is on the card from the start, so that JAX's `fit` copies no further
+ones ahead; `peak_bytes` of an estimate has one, and `required_bytes` those that `fit` copies too. To try this out
+without a card: TensorFlow counts with TF_CPU_ALLOCATOR_USE_BFC=true, the others do not count.
 """
 
 import argparse
@@ -28,11 +29,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--resident", action="store_true", help="one batch, on the card from the start")
     arguments = parser.parse_args()
     os.environ["KERAS_BACKEND"] = arguments.mode.partition("-")[0]
     counter = make_counter(arguments.mode, arguments.limit)
     for line in sys.stdin:
-        found = measured(by_name(line.strip()), arguments.mode, counter)
+        found = measured(by_name(line.strip()), arguments.mode, counter, is_resident=arguments.resident)
         print("RESULT " + json.dumps(found | {"left_bytes": _left_bytes(counter)}), flush=True)
 
 
@@ -42,7 +44,7 @@ def make_counter(mode: str, limit_bytes: int | None) -> Any:
     return kinds[mode.partition("-")[0]](limit_bytes)
 
 
-def measured(configuration: Configuration, mode: str, counter: Any) -> dict[str, Any]:
+def measured(configuration: Configuration, mode: str, counter: Any, *, is_resident: bool = False) -> dict[str, Any]:
     """The peak in steady training, or why there is none."""
     import keras
 
@@ -53,7 +55,11 @@ def measured(configuration: Configuration, mode: str, counter: Any) -> dict[str,
         steady = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: counter.reset() if epoch else None)
         # Not the fit of KerasHub's tasks, which prepare texts and images: these are prepared.
         history = keras.Model.fit(
-            model, make_batches(configuration, model, STEPS), epochs=2, verbose=0, callbacks=[steady]
+            model,
+            make_batches(configuration, model, STEPS, is_resident=is_resident),
+            epochs=2,
+            verbose=0,
+            callbacks=[steady],
         )
         # JAX runs ahead, and a step that ran out of memory says so only to those who read its result.
         if mode == "tensorflow-jit" and not model.jit_compile:
@@ -61,7 +67,13 @@ def measured(configuration: Configuration, mode: str, counter: Any) -> dict[str,
         losses = [float(loss) for loss in history.history["loss"]]
         return {**counter.counted(), "losses": losses, "jit": bool(model.jit_compile), "versions": _versions()}
     except Exception as error:
-        return {"crashed": f"{type(error).__name__}: {what_went_wrong(str(error)) or 'no message'}"}
+        return {"crashed": f"{type(error).__name__}: {_said(error)}"}
+
+
+def _said(error: Exception) -> str:
+    """The lines that tell of memory; of our own errors all but the hint, which is their last line."""
+    text = str(error).partition("\nhint: ")[0]
+    return what_went_wrong(text) or "no message"
 
 
 def _left_bytes(counter: Any) -> int:
@@ -74,13 +86,20 @@ def _left_bytes(counter: Any) -> int:
     return counter.in_use_bytes()
 
 
-def make_batches(configuration: Configuration, model: Any, steps: int, size: int | None = None) -> Any:
-    """The same batch again and again, for an epoch of some steps; with `size`, its first samples alone."""
+def make_batches(
+    configuration: Configuration, model: Any, steps: int, size: int | None = None, *, is_resident: bool = False
+) -> Any:
+    """The same batch again and again, for an epoch of some steps; with `size`, its first samples alone.
+
+    `is_resident`: as an array on the device, which is not copied again.
+    """
     import keras
 
     from world.train import batch
 
     x, y = keras.tree.map_structure(lambda values: values[:size], batch(configuration, model, configuration.batch_size))
+    if is_resident:
+        x, y = keras.tree.map_structure(keras.ops.convert_to_tensor, (x, y))
 
     class Batches(keras.utils.PyDataset):
         def __len__(self) -> int:
@@ -141,21 +160,31 @@ class _TensorFlow:
 
 
 class _Jax:
-    """Its peak cannot be reset: each configuration has a process of its own, and the limit is the environment's."""
+    """Its peak cannot be reset: each configuration has processes of its own, and the limit is the environment's.
+
+    `num_compiled` is how many programs were not in the cache of compiled ones: 0 where the peak is that of training.
+    """
 
     def __init__(self, limit_bytes: int | None) -> None:
         import jax
 
         self._device = jax.devices()[0]
+        self._num_compiled = 0
+        jax.monitoring.register_event_listener(self._note)
+
+    def _note(self, event: str, **_: Any) -> None:
+        # What is found in the cache of compiled programs is loaded; all else is compiled, and its kernels are tried.
+        self._num_compiled += event == "/jax/compilation_cache/cache_misses"
 
     def reset(self) -> None:
         pass
 
     def counted(self) -> dict[str, Any]:
         stats = self._device.memory_stats()
+        compiled = {"num_compiled": self._num_compiled}
         if stats is None:
-            return {"peak_bytes": None}
-        return {"peak_bytes": stats["peak_bytes_in_use"], "allocator_limit_bytes": stats["bytes_limit"]}
+            return compiled | {"peak_bytes": None}
+        return compiled | {"peak_bytes": stats["peak_bytes_in_use"], "allocator_limit_bytes": stats["bytes_limit"]}
 
     def in_use_bytes(self) -> int:
         return (self._device.memory_stats() or {"bytes_in_use": 0})["bytes_in_use"]

@@ -49,7 +49,8 @@ def main() -> None:
     file = arguments.out / "world_survived.jsonl"
     measured = [*read_lines(RESULTS / "world_measured.jsonl"), *read_lines(arguments.out / "world_measured.jsonl")]
     peaks = {line["name"]: line.get("peak_bytes") for line in measured if line["mode"] == arguments.mode}
-    done = {line["name"] for line in read_lines(file) if line["mode"] == arguments.mode}
+    lines = [*read_lines(RESULTS / "world_survived.jsonl"), *read_lines(file)]
+    done = {line["name"] for line in lines if line["mode"] == arguments.mode}
     started = time.monotonic()
 
     def survive(configuration: Configuration) -> None:

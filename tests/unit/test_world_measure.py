@@ -48,3 +48,7 @@ def test_the_next_has_a_new_process_where_one_left_memory_behind(measured):
     found = measured("vit,swin,mixer,opt")
     process = {name: line["peak_bytes"] for name, line in found.items()}
     assert process["vit"] == process["swin"] != process["mlp mixer"] == process["opt"]
+
+
+def test_one_half_alone_is_measured(measured):
+    assert set(measured("mixer,clip", "--half", "reported")) == {"clip"}
