@@ -17,6 +17,7 @@ from fitroom.checks.card_memory import check_allocator, check_precision, check_u
 from fitroom.checks.causes import find_causes
 from fitroom.checks.device import check_card, check_device, check_probe
 from fitroom.checks.device_note import device_note, device_note_once
+from fitroom.checks.diagnose import diagnose
 from fitroom.checks.finding import Diagnosis, Finding
 from fitroom.checks.host import check_disk, check_memory, check_shared_memory, read_cgroup
 from fitroom.checks.input_advice import advise_input
@@ -412,3 +413,15 @@ def test_a_diagnosis_prints_itself_and_finds_by_name():
     assert text.endswith("training on the GPU will not work with PyTorch")
     assert "hides &lt;every&gt; card." in diagnosis._repr_html_()
     assert diagnosis.to_dict()["findings"][1]["fix"] == "unset it"
+
+
+def test_a_backend_that_is_missing_is_named_with_who_asked_for_it(monkeypatch, tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "jax"}')
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setattr("fitroom.backends.choose._is_installed", lambda name: False)
+    monkeypatch.setattr("fitroom.backends.choose._imported_keras_backend", lambda: None)
+    diagnosis = diagnose(None, run_dir=tmp_path)
+    assert diagnosis.backend == "jax"
+    assert str(tmp_path / "keras.json") in diagnosis["backend"].found
+    assert str(diagnosis).endswith("training will not work with JAX")

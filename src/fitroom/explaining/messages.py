@@ -229,6 +229,7 @@ _OTHERS_ON_CARD = _patterns(
     r"Requested amount of GPU memory \((?P<bytes>\d+) bytes\) could not be allocated",
     r"MIOpen Error: .*Memory not available to allocate buffer: (?P<bytes>\d+)",
     r"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+    r"Failed to allocate (?P<bytes>\d+) bytes for new constant",  # XLA
     r"Free memory on device (?:cuda:(?P<index>\d+) )?\([\d.]+/(?P<total><SIZE>)\) on startup is less than desired",
 )
 
@@ -245,7 +246,7 @@ _ANY_FRAMEWORK = (
         None,
         "gpu",
         r"Could not allocate tensor with (?P<bytes>\d+) bytes\. There is not enough GPU video memory available",
-        r"cudaMalloc failed: out of memory|cudaErrorMemoryAllocation",
+        r"cudaMalloc (?:retry )?failed: out of memory|cudaErrorMemoryAllocation",
     ),
     # ONNX Runtime, on the card or the CPU.
     *_patterns(
@@ -270,6 +271,8 @@ _HOST_LIBRARIES = _patterns(
     "host",
     r"\(-4:Insufficient memory\) Failed to allocate (?P<bytes>\d+) bytes",  # OpenCV
     r"OpenCV Error: Insufficient memory \(Failed to allocate (?P<bytes>\d+) bytes",
+    r"OpenBLAS error: [Mm]emory allocation still failed",
+    r"cannot allocate memory for thread-local data",
     r"libgomp: Out of memory allocating (?P<bytes>\d+) bytes",
     r"ArrowMemoryError: (?:re)?m?alloc of size (?P<bytes>\d+) failed",
     r"^memory allocation of (?P<bytes>\d+) bytes failed",  # Rust: Polars, tokenizers

@@ -46,7 +46,7 @@ _CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) .*CANCELLED|TERM_(?:RUNLIMIT|OWNER
 _PLAIN_NUMBER = re.compile(r"\d\d:\d\d:\d\d|(?<![\d-])\d{3,}(?<!\b137)(?<!\b1455)(?!\d)|\d+(?=\.\d)|(?<=\.)\d+")
 """A number that no pattern asks for, as it asks for exit code 137 or errno 12."""
 
-_MOST_SHAPES = 2000
+_MOST_SHAPES, _LONGEST_SHAPE = 2000, 1000
 _KERAS_3 = re.compile(r"keras[/\\]src[/\\](?:backend|trainers|ops)[/\\]|(?:one|multi)_step_on_(?:iterator|data)")
 
 _DOCKER = '{"log":"'
@@ -211,7 +211,7 @@ class LogReader:
             return
         while stripped := _PREFIX.match(line):
             line = line[stripped.end() :]
-        if not self._read_line(line, small) and len(self._dull) < _MOST_SHAPES:
+        if not self._read_line(line, small) and len(self._dull) < _MOST_SHAPES and len(shape) < _LONGEST_SHAPE:
             self._dull.add(shape)
 
     def _read_line(self, line: str, small: str) -> bool:
