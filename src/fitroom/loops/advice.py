@@ -18,6 +18,10 @@ ADVICE = {
     "loss": "keep `float(loss)`: a tensor that needs gradients holds everything the backward pass would need",
     "optimizer": "make one optimizer a model, and keep neither it nor its model longer than the round",
     "model": "keep the best model only, or save models to files: `model.save(...)`",
+    "layer": (
+        "make that layer in the round: a layer from outside keeps a node for each call, and by it the model that it "
+        "was called for"
+    ),
     "retrace": (
         "call it with tensors of the same shape and type: each new Python number, shape or object is compiled anew; "
         "and define it outside of the loop"
@@ -54,6 +58,8 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
         return "history"
     if _has_callback(holder):
         return "callback"
+    if holder.kind == "layer":
+        return "layer"
     if getattr(sample, "grad_fn", None) is not None:
         return "loss"
     word = owner.partition(" ")[0]

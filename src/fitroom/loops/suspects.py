@@ -197,6 +197,6 @@ def _suspect_lines(first: tracemalloc.Snapshot, last: tracemalloc.Snapshot) -> l
 
 
 def _keep_largest(found: Iterable[Suspect]) -> tuple[Suspect, ...]:
-    """The suspects with the most bytes, one of each holder and thing."""
-    ranked = sorted(found, key=lambda each: -(each.bytes_a_round or 0))
+    """The suspects with the most bytes, one of each holder and thing; lines last, which say nothing of who holds it."""
+    ranked = sorted(found, key=lambda each: (each.kind == "host", -(each.bytes_a_round or 0)))
     return tuple({(each.kind, each.what, each.made_at): each for each in ranked}.values())[:_MOST_SUSPECTS]
