@@ -24,7 +24,7 @@ ADVICE = {
     ),
     "retrace": (
         "call it with tensors of the same shape and type: each new Python number, shape or object is compiled anew; "
-        "and define it outside of the loop"
+        "define it, and compile a model, outside of the loop"
     ),
     "cache": "bound the cache (`maxsize=`), or clear it in each round: `function.cache_clear()`",
     "keras": f"do not register objects in each round: Keras's registries keep them; or {_FRESH}",
@@ -67,7 +67,10 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
         return "optimizer"
     if word in ("model", "layer", "metric", "optimizer"):
         return "model"
-    if any(each.startswith("function") for each in holder.by):
+    functions = [each for each in holder.by if each.startswith("function")]
+    if any("Trainer." in each for each in functions):  # Keras's own, made anew each time that a model is compiled
+        return "retrace"
+    if functions:
         return "closure"
     return "local" if holder.kind == "local" else "array"
 
