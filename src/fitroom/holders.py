@@ -35,7 +35,8 @@ class Holder:
     """Where the way starts, as one would name it: "`results`, a list in train.py"."""
 
     kind: str
-    """What that is: variable, local, notebook, traceback, keras, registry, cache, or unknown."""
+    """What that is: variable, local, notebook, traceback, keras, registry, cache, layer, or unknown. A layer holds the
+    models that it was called for, by a node for each call."""
 
     by: tuple[str, ...] = ()
     """Objects on the way that have a name in Keras or Python, from the root on: "History", "Sequential 'net'"."""
@@ -134,8 +135,16 @@ def _make_holder(target: Any, parents: dict[int, tuple[Any, Any]], start: dict[i
         _, at = parents[id(at)]
     root = start[id(way[-1])]
     names = [name for each in way[:0:-1] if (name := _name_object(each)) is not None]
-    is_cached = any(type(each) is _LRU_CACHE for each in way)
-    return Holder(root=root.name, kind="cache" if is_cached else root.kind, by=tuple(dict.fromkeys(names)))
+    if any(type(each) is _LRU_CACHE for each in way):
+        kind = "cache"
+    else:
+        kind = "layer" if _is_layer(way[-1]) and "Node" in names else root.kind
+    return Holder(root=root.name, kind=kind, by=tuple(dict.fromkeys(names)))
+
+
+def _is_layer(value: Any) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(value, keras.Layer)
 
 
 def _user_roots() -> Iterator[_Root]:

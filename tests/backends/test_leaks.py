@@ -14,7 +14,10 @@ MIB = 2**20
 SIZES = (MIB, pytest.param(64 * 1024, marks=pytest.mark.slow))
 CLEAN = tuple(planted_leaks.clean_rounds())
 # Python holds these whatever the backend. That arrays on the host are seen and named is tested on each of them below.
-OF_PYTHON = ("NumPy arrays", "errors", "notebook outputs", "unbounded cache", "closures", "small objects")
+OF_PYTHON = (
+    *("NumPy arrays", "errors", "notebook outputs", "unbounded cache", "closures", "small objects"),
+    "layers from outside",
+)
 PLANTED = [
     pytest.param(name, marks=pytest.mark.quick_on("torch")) if name in OF_PYTHON else name
     for name in planted_leaks.PLANTED
@@ -29,6 +32,7 @@ def nothing_kept():
     registered = dict(keras.saving.get_custom_objects())
     yield
     planted_leaks.KEPT.clear()
+    planted_leaks.augment = None
     vars(sys.modules["__main__"]).pop("Out", None)
     keras.saving.get_custom_objects().clear()
     keras.saving.get_custom_objects().update(registered)

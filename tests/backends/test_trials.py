@@ -122,7 +122,10 @@ def test_a_search_of_keras_tuner_does_not_start_what_cannot_fit_and_survives_wha
     assert "this size is not built" in found["raises"].message
 
 
-def test_what_is_no_tuner_class_is_refused():
+def test_what_is_no_objective_or_tuner_class_is_refused():
+    pytest.importorskip("optuna")
+    with pytest.raises(fitroom.InputError, match="must be a function of a trial"):
+        fitroom.isolate_objective(3)
     pytest.importorskip("keras_tuner")
     with pytest.raises(fitroom.InputError, match="must be a tuner class"):
         fitroom.isolate_tuner(dict)

@@ -49,3 +49,6 @@ def test_what_cannot_be_called_is_refused(tmp_path):
     assert "There is no file" in run_leaks(tmp_path, "other.py:leaky").stderr
     assert "did you mean 'leaky'" in run_leaks(tmp_path, "folds.py:leeky").stderr
     assert "FILE.py:FUNCTION" in run_leaks(tmp_path, "folds").stderr
+    assert "name the function that carries out one round" in run_leaks(tmp_path, "folds.py:kept").stderr
+    early = run_leaks(tmp_path, "other.py:leaky", "--rounds", "3").stderr
+    assert "No round is left to judge" in early  # said before anything is imported

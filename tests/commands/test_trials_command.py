@@ -86,5 +86,6 @@ def test_a_sweep_that_cannot_work_is_refused_before_anything_starts(place):
 
 def test_a_folder_without_runs_says_so(place):
     assert "There is no run in pictures" in fitroom(place, "compare", "pictures", backend="torch").stderr
+    assert "There is no folder 'nothing'" in fitroom(place, "compare", "nothing", backend="torch").stderr
     assert "there are no runs in pictures" in fitroom(place, "runs", "pictures", backend="torch").stderr
     assert "There is no folder 'nothing'" in fitroom(place, "runs", "nothing", backend="torch").stderr

@@ -11,6 +11,9 @@ import numpy as np
 KEPT: list[Any] = []
 """Where most of them keep things."""
 
+augment: Any = None
+"""A layer that `layers_from_outside` shares between its rounds."""
+
 
 def array(size_bytes: int) -> Any:
     """An array of the framework's."""
@@ -126,6 +129,18 @@ def closures(size_bytes: int) -> Callable[[], None]:
     return one_round
 
 
+def layers_from_outside(size_bytes: int) -> Callable[[], None]:
+    """Models on a layer that all of them share: it keeps a node for each, and by it the model."""
+    global augment
+    augment = keras.layers.Rescaling(2.0)
+
+    def one_round() -> None:
+        inputs = keras.Input((4,))
+        keras.Model(inputs, keras.layers.Dense(size_bytes // 16, use_bias=False)(augment(inputs)))
+
+    return one_round
+
+
 def small_objects(size_bytes: int) -> Callable[[], None]:
     """Many small objects of Python."""
     return lambda: KEPT.append([{"step": step} for step in range(size_bytes // 240)])
@@ -168,6 +183,7 @@ PLANTED: dict[str, tuple[Callable[[int], Callable[..., Any]], tuple[str, ...]]] 
     "registered objects": (registered_objects, ("keras",)),
     "closures": (closures, ("closure",)),
     "small objects": (small_objects, ("objects", "host")),
+    "layers from outside": (layers_from_outside, ("layer",)),
 }
 """By name, what plants it and the kinds by which it may be named."""
 

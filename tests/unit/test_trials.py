@@ -135,13 +135,14 @@ def test_the_same_call_repeats_nothing_and_more_settings_run_what_is_missing(tmp
 def test_a_changed_function_repeats_what_failed_and_says_what_was_kept(tmp_path, capfd):
     def before(a):
         if a == 2:
-            raise ValueError("a bug")
+            raise fitroom.InputError("a bug", hint="mend it")
         return "before"
 
     def after(a):
         return "after"
 
-    fitroom.trials(before, [{"a": 1}, {"a": 2}], tmp_path, show=False)
+    failed = fitroom.trials(before, [{"a": 1}, {"a": 2}], tmp_path, show=False)[1]
+    assert failed.error == "a bug (hint: mend it)"
     table = fitroom.trials(after, [{"a": 1}, {"a": 2}], tmp_path)
     assert [row.result for row in table] == ["before", "after"]
     assert "the function has changed since 1 of them finished" in capfd.readouterr().err
@@ -251,7 +252,7 @@ def test_the_table_finds_the_best_and_shows_itself_within_80_columns():
     assert table.best("accuracy").number == 2
     assert table.best("loss").number == 1, "the last epoch counts"
     assert table.best("accuracy", highest=False).number == 1
-    with pytest.raises(fitroom.InputError, match="'precision'"):
+    with pytest.raises(fitroom.InputError, match=r"'precision'[^!]*: accuracy, loss"):
         table.best("precision")
     text = render_plain(render_trials(table))
     assert max(map(len, text.splitlines())) <= 80

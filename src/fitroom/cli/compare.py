@@ -39,9 +39,8 @@ def command(runs: tuple[Path, ...], html: Path | None, opens: bool, as_json: boo
     for place in runs:
         found = list(find_run_folders(place))
         if not found:
-            raise InputError(
-                f"There is no run in {place}.", hint="`fitroom runs` lists those in runs/; give their folders"
-            )
+            missing = f"There is no run in {place}." if place.exists() else f"There is no folder {str(place)!r}."
+            raise InputError(missing, hint="`fitroom runs` lists those in runs/; give their folders")
         folders |= dict.fromkeys(found)
     groups = group_runs(map(open_run, folders))
     if as_json:

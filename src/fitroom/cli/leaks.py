@@ -42,10 +42,11 @@ def command(function: str, rounds: int, warm_up: int, fresh: bool, backend: str 
         raise InputError(
             f"The function is given as FILE.py:FUNCTION. Received: {function!r}.", hint="fitroom leaks folds.py:train"
         )
+    from fitroom.loops.leaks import check_rounds, leaks
+
+    check_rounds(rounds, warm_up)
     quieten(choose_backend_and_say(backend))
     with stdout_for_results(), progress() as say:
-        from fitroom.loops.leaks import leaks
-
         say(f"importing {function.rpartition(':')[0] or function}")
         found = leaks(
             find_function(function.strip(), purpose="carries out one round", example="one_round"),

@@ -18,9 +18,13 @@ ADVICE = {
     "loss": "keep `float(loss)`: a tensor that needs gradients holds everything the backward pass would need",
     "optimizer": "make one optimizer a model, and keep neither it nor its model longer than the round",
     "model": "keep the best model only, or save models to files: `model.save(...)`",
+    "layer": (
+        "make that layer in the round: a layer from outside keeps a node for each call, and by it the model that it "
+        "was called for"
+    ),
     "retrace": (
         "call it with tensors of the same shape and type: each new Python number, shape or object is compiled anew; "
-        "and define it outside of the loop"
+        "define it, and compile a model, outside of the loop"
     ),
     "cache": "bound the cache (`maxsize=`), or clear it in each round: `function.cache_clear()`",
     "keras": f"do not register objects in each round: Keras's registries keep them; or {_FRESH}",
@@ -54,6 +58,8 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
         return "history"
     if _has_callback(holder):
         return "callback"
+    if holder.kind == "layer":
+        return "layer"
     if getattr(sample, "grad_fn", None) is not None:
         return "loss"
     word = owner.partition(" ")[0]
@@ -61,7 +67,10 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
         return "optimizer"
     if word in ("model", "layer", "metric", "optimizer"):
         return "model"
-    if any(each.startswith("function") for each in holder.by):
+    functions = [each for each in holder.by if each.startswith("function")]
+    if any("Trainer." in each for each in functions):  # Keras's own, made anew each time that a model is compiled
+        return "retrace"
+    if functions:
         return "closure"
     return "local" if holder.kind == "local" else "array"
 

@@ -24,7 +24,7 @@ class Suspect:
     """Something that grew in each of the rounds that were looked at."""
 
     kind: str
-    """Such as model, optimizer, history, loss, traceback, notebook, retrace, registry, array, objects, host."""
+    """Such as model, layer, optimizer, history, loss, traceback, notebook, retrace, registry, array, objects, host."""
 
     what: str
     """What there is more of: "model 'sequential_4': 6 arrays"."""
@@ -78,7 +78,7 @@ class Leaks(RichDisplay):
     warm_up_rounds: int
     growths: tuple[Growth, ...]
     suspects: tuple[Suspect, ...]
-    """What grew, the largest first; empty where nothing leaks."""
+    """What grew, the largest first, lines of code last; empty where nothing leaks."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -227,7 +227,7 @@ def _takes_number(function: Callable[..., Any]) -> bool:
         names = ", ".join(repr(each.name) for each in required)
         raise InputError(
             f"The function must take nothing, or the number of the round. Received: one that asks for {names}.",
-            hint="wrap it: fitroom.leaks(lambda: train(model, data))",
+            hint="wrap it in a function that takes nothing: def one_round(): train(model, data)",
         )
     return bool(required)
 
@@ -242,6 +242,11 @@ def _check_arguments(function: Any, rounds: Any, warm_up: Any) -> None:
             f"{type(function).__name__}.",
             hint="fitroom.leaks(train_fold), without calling it",
         )
+    check_rounds(rounds, warm_up)
+
+
+def check_rounds(rounds: Any, warm_up: Any) -> None:
+    """Raise an error where rounds cannot be judged with these numbers."""
     for name, number, least in (("rounds", rounds, 1), ("warm_up", warm_up, 0)):
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             raise InputError(f"`{name}` must be a whole number from {least} on. Received: {number!r}.")

@@ -21,6 +21,7 @@ _FRAMES = 6
 """Of each allocation. More would reach further up, and make a round that traces a model many times slower."""
 
 _MOST_SUSPECTS = 8
+_NAMED_FUNCTIONS = 4
 _SMALLEST_SHARE = 0.02
 _SMALLEST_BYTES = 2048
 _PLAIN_TYPES = frozenset(("list", "dict", "tuple", "set", "cell", "function", "frame", "weakref", "ReferenceType"))
@@ -122,18 +123,23 @@ def _describe_holder(holder: Holder) -> str | None:
 
 
 def _suspect_programs(before: dict[tuple[int, str], int], now: dict[tuple[int, str], int]) -> Iterator[Suspect]:
-    """A suspect for each function that was traced or compiled anew in every round."""
-    for (key, name), count in now.items():
-        more = count - before.get((key, name), count)
-        if more >= _ROUNDS:
-            yield Suspect(
-                kind="retrace",
-                what=f"function `{name}`: compiled {more / _ROUNDS:g} times a round, {count} versions are kept",
-                bytes_a_round=None,
-                holder=None,
-                made_at=None,
-                advice=describe_advice("retrace"),
-            )
+    """One suspect for all functions that were traced or compiled anew in every round."""
+    more = {key: count - before.get(key, count) for key, count in now.items()}
+    grown = sorted((key for key in more if more[key] >= _ROUNDS), key=lambda key: -more[key])
+    if not grown:
+        return
+    names = list(dict.fromkeys(f"`{name}`" for _, name in grown))
+    others = f" and {len(names) - _NAMED_FUNCTIONS} more" if len(names) > _NAMED_FUNCTIONS else ""
+    times, kept = sum(more[key] for key in grown) / _ROUNDS, sum(now[key] for key in grown)
+    yield Suspect(
+        kind="retrace",
+        what=f"function{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED_FUNCTIONS])}{others}: compiled "
+        f"{times:g} times a round, {kept} versions are kept",
+        bytes_a_round=None,
+        holder=None,
+        made_at=None,
+        advice=describe_advice("retrace"),
+    )
 
 
 def _suspect_objects(types: list[Counter[str]]) -> Iterator[Suspect]:
@@ -197,6 +203,13 @@ def _suspect_lines(first: tracemalloc.Snapshot, last: tracemalloc.Snapshot) -> l
 
 
 def _keep_largest(found: Iterable[Suspect]) -> tuple[Suspect, ...]:
-    """The suspects with the most bytes, one of each holder and thing."""
-    ranked = sorted(found, key=lambda each: -(each.bytes_a_round or 0))
+    """The suspects with the most bytes, one of each holder and thing.
+
+    Objects of which nobody is known to hold them come behind the others, and lines of code last.
+    """
+
+    def rank(each: Suspect) -> tuple[bool, bool, int]:
+        return each.kind == "host", each.kind == "objects" and each.holder is None, -(each.bytes_a_round or 0)
+
+    ranked = sorted(found, key=rank)
     return tuple({(each.kind, each.what, each.made_at): each for each in ranked}.values())[:_MOST_SUSPECTS]

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-_CACHES = ("WeakrefLRUCache", "MultiWeakrefLRUCache")
+_CACHES = ("WeakrefLRUCache", "MultiWeakrefLRUCache", "StrongLRUCache")
 _PYTHONS_CACHE = type(functools.cache(len))
 _MAKER = "jax._src.util"
 """Where JAX makes the caches that `jax.clear_caches()` empties. Others of Python's kind, the user's or JAX's own, may

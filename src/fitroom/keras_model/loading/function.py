@@ -63,7 +63,7 @@ def find_function(text: str, *, purpose: str = "builds the model", example: str 
 
     Args:
         text: `file.py:function` or `package.module:function`.
-        purpose: what the function is for, for the error where none is named.
+        purpose: what the function is for, for errors.
         example: what it could be called, likewise.
     """
     match = _FUNCTION.fullmatch(text)
@@ -72,7 +72,7 @@ def find_function(text: str, *, purpose: str = "builds the model", example: str 
             f"{text!r} names a file but no function in it.",
             hint=f"say which function {purpose}: {text.rstrip(':')}:{example}",
         )
-    return _find(_load(match["place"]), match["name"], text)
+    return _find(_load(match["place"]), match["name"], text, purpose)
 
 
 def _load(place: str) -> ModuleType:
@@ -104,7 +104,7 @@ def _load(place: str) -> ModuleType:
     return module
 
 
-def _find(module: ModuleType, name: str, text: str) -> Any:
+def _find(module: ModuleType, name: str, text: str, purpose: str) -> Any:
     found: Any = module
     is_package = not text.rpartition(":")[0].endswith(".py")
     if is_package and (offered := find_in_package(module, name)) is not None:
@@ -120,7 +120,7 @@ def _find(module: ModuleType, name: str, text: str) -> Any:
         found = getattr(found, part)
     if not callable(found):
         raise ModelError(
-            f"{text} is a {type(found).__name__}, not a function.", hint="name a function that returns the model"
+            f"{text} is of type {type(found).__name__}, not a function.", hint=f"name the function that {purpose}"
         )
     return found
 

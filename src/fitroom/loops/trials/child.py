@@ -181,6 +181,8 @@ def _describe(error: BaseException) -> dict[str, Any]:
         said = message_of(error).strip()
         if not isinstance(error, FitroomError):
             said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        elif error.hint:
+            said = f"{said} (hint: {error.hint})"
         if isinstance(error, SystemExit):
             said = f"The function ended the process: sys.exit({error.code!r})."
         elif _is_pruned(error):

@@ -101,10 +101,14 @@ class Trials(RichDisplay):
         found = [(value, row) for row in self.finished if (value := _read_number(row.result, name)) is not None]
         if not found:
             what = "a number as its result" if name is None else f"the number {name!r} in its result"
-            raise InputError(
-                f"No finished trial has {what}.", hint='name a value of the dicts returned: best("accuracy")'
-            )
+            names = ", ".join(sorted(set().union(*(_list_numbers(row.result) for row in self.finished))))
+            hint = f"name one that they have: {names}" if names else "return a number, or a dict of numbers"
+            raise InputError(f"No finished trial has {what}.", hint=hint)
         return (max if highest else min)(found, key=lambda pair: pair[0])[1]
+
+
+def _list_numbers(result: Any) -> set[str]:
+    return {name for name in result if _read_number(result, name) is not None} if isinstance(result, Mapping) else set()
 
 
 def _read_number(result: Any, name: str | None) -> float | None:

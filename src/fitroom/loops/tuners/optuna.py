@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.budget import Budget
-from fitroom.errors import MissingExtraError
+from fitroom.errors import InputError, MissingExtraError
 from fitroom.loops.trials.plain import convert_to_plain
 from fitroom.loops.trials.predictions import Size
 from fitroom.loops.trials.process import pickle_function
@@ -60,6 +60,11 @@ def isolate_objective(
     except ImportError as error:
         raise MissingExtraError("Running an Optuna study", package="optuna", extra="tuners") from error
 
+    if not callable(objective):
+        raise InputError(
+            f"`objective` must be a function of a trial. Received: {objective!r}.",
+            hint="study.optimize(fitroom.isolate_objective(objective), n_trials=20)",
+        )
     pickled = pickle_function(_InChild(objective), "objective", inner=objective)
     attempts = TunerTrials(
         device_bytes=device_bytes,

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from fitroom.loops.fresh import Round
 from fitroom.loops.leaks import Leaks, Suspect
-from fitroom.report.loops.words import describe_growth, describe_round, judge_leaks
+from fitroom.report.loops.words import NO_SUSPECTS, describe_growth, describe_round, judge_leaks
 from fitroom.report.shared.sheet import Sheet
 from fitroom.units import format_bytes
 
@@ -36,6 +36,8 @@ class _LeaksText:
             return
         yield Text()
         yield Text("Suspects" if found.suspects else "Suspects: none that Python can see", "bold")
+        if not found.suspects:
+            yield sheet.list_sentences([NO_SUSPECTS])
         for suspect in found.suspects:
             yield sheet.make_text(_describe_headline(suspect))
             yield sheet.indent(sheet.list_sentences(_describe_details(suspect)))

@@ -5,6 +5,11 @@ from fitroom.loops.leaks import Growth, Leaks
 from fitroom.loops.slope import CONFIDENCE, FEWEST_READINGS
 from fitroom.units import format_bytes
 
+NO_SUSPECTS = (
+    "libraries below Python keep a program for each new shape: pass arrays of the same shapes, padded where they differ"
+)
+"""What to look at where memory grows that no object of Python holds."""
+
 
 def describe_round(finished: Round) -> list[str]:
     """Say what a round freed and what of it stayed, a line each."""
