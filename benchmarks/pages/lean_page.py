@@ -25,6 +25,7 @@ KINDS = {
     "head": "from three classes to five: new head",
     "lora": "from three classes to five: LoRA on pointwise convolutions, new head",
 }
+BACKENDS = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
 FORMATS = {"litert": "LiteRT", "onnx": "ONNX"}
 Lines = dict[str, dict[str, Any]]
 
@@ -54,8 +55,9 @@ def describe(lines: Lines) -> str:
     trained = next(line for task, line in lines.items() if ":" in task)
     counts = sorted({len(right) for task, line in lines.items() if ":" in task for right in line["right"].values()})
     return (
-        f"Trained on {trained['versions']['gpu']} with {trained['backend'].upper()}, {trained['image_size']} px, batch "
-        f"{trained['batch_size']}; accuracy on {counts[-1]} images of validation, the mean of {len(trained['right'])} "
+        f"Trained on {trained['versions']['gpu']} with {BACKENDS[trained['backend']]}, {trained['image_size']} px, "
+        f"batch {trained['batch_size']}; accuracy on {counts[-1]} images of validation, the mean of "
+        f"{len(trained['right'])} "
         "seeds. ± is half of a 95 % interval, by drawing images and seeds again, paired with what the change started "
         "from. One image on the CPU is by the LiteRT file in float, one thread.\n"
     )
