@@ -6,7 +6,7 @@ import pytest
 
 from fitroom.backends.fake.backend import FakeBackend
 from fitroom.events import Events
-from fitroom.train import logs
+from fitroom.train import keras_logs
 from fitroom.train.keras_logs import LossWatch
 
 
@@ -27,7 +27,7 @@ class Loss:
 def clock(monkeypatch):
     """A second goes by from batch to batch, if not told otherwise."""
     now = [0.0]
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(keras_logs.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Loss, "read", ())
     return now
 
