@@ -9,9 +9,11 @@ requires (`capped`: whether five steps ran). `--profile FOLDER` also writes what
 operations and functions of Python on the host. `--tiny` is for a machine without a card: each case runs from end to end
 on a few small samples.
 
+    python benchmarks/measure/kernels.py --predict --only gpt2-dropout --out results/kernels.jsonl
     python benchmarks/measure/kernels.py --rounding --out results/kernels.jsonl
 
-says how far a BatchNormalization of TensorFlow's graph mode is from float64 with Keras's kernels and with fused ones.
+The first estimates the cases alone, which needs no card. The second says how far a BatchNormalization of TensorFlow's
+graph mode is from float64 with Keras's kernels and with fused ones.
 
     python benchmarks/measure/kernels.py --speeds --out results/kernels.jsonl
 
@@ -54,7 +56,9 @@ CASES: dict[str, tuple[str, str, int, int]] = {
     "xception-tensorflow-f32": ("Xception", "float32", 299, 64),
     "xception-tensorflow-bf16": ("Xception", "mixed_bfloat16", 299, 64),
     "resnet50-tensorflow-f32": ("ResNet50", "float32", 224, 64),
+    "resnet50-tensorflow-bf16": ("ResNet50", "mixed_bfloat16", 224, 64),
     "mobilenetv3-tensorflow-f32": ("MobileNetV3Large", "float32", 224, 64),
+    "mobilenetv3-tensorflow-bf16": ("MobileNetV3Large", "mixed_bfloat16", 224, 64),
 }
 """Model, precision, pixels or words, batch."""
 
@@ -84,7 +88,7 @@ BESIDE: tuple[tuple[str, ...], ...] = (
 
 ROUNDED = ("outputs", "gradient of the images", "of gamma", "of beta", "moving mean", "moving variance")
 WARM, TIMED = 4, 15
-CHILD_SECONDS = 150
+CHILD_SECONDS = 200
 
 SPEEDS = (
     "Xception",
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--speeds", action="store_true", help="time steps of eight models instead")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="run what the cases are compared with instead")
     parser.add_argument("--tensorflow", default=sys.executable, metavar="PYTHON", help="the Python that has TensorFlow")
+    parser.add_argument("--predict", action="store_true", help="estimate the cases, and run none")
     parser.add_argument("--rounding", action="store_true", help="compare both kernels with float64 instead")
     parser.add_argument("--tiny", action="store_true", help="a few small samples, to see that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -124,9 +129,9 @@ def main() -> None:
     if arguments.one:
         name, kernels, limit = arguments.one.split(",")
         if name in ON_TENSORFLOW:
-            found, predict = measure_tensorflow(name, kernels, int(limit) or None)
+            found, predict = measure_tensorflow(name, kernels, int(limit) or None, runs=not arguments.predict)
         else:
-            found, predict = measure(name, kernels, int(limit) or None, arguments.profile)
+            found, predict = measure(name, kernels, int(limit) or None, arguments.profile, runs=not arguments.predict)
         if not (int(limit) or arguments.no_estimate):
             estimate = predict()
             found |= {"predicted_bytes": estimate.peak_bytes, "required_bytes": estimate.required_bytes}
@@ -141,16 +146,16 @@ def main() -> None:
     if arguments.beside:
         run_beside(arguments.beside)
         return
-    tiny = ["--tiny"] if arguments.tiny else []
+    tiny, asked = ["--tiny"] if arguments.tiny else [], vars(arguments)
     for name in arguments.only:
         for kernels in arguments.kernels:
             if kernels == "fused" and name in NOT_SERVED:
                 continue
             python = arguments.tensorflow if name in ON_TENSORFLOW else sys.executable
             more = [*(["--profile", str(arguments.profile)] if arguments.profile else [])]
-            more += [*tiny, *(["--no-estimate"] if arguments.no_estimate else [])]
+            more += [*tiny, *(f"--{flag}" for flag in ("no-estimate", "predict") if asked[flag.replace("-", "_")])]
             found = run_child(python, name, kernels, 0, more)
-            if kernels == "fused" and not arguments.no_cap and "required_bytes" in found:
+            if kernels == "fused" and not (arguments.no_cap or arguments.predict) and "required_bytes" in found:
                 found["capped"] = run_child(python, name, kernels, found["required_bytes"], tiny)
             with arguments.out.open("a") as lines:
                 lines.write(json.dumps(found) + "\n")
@@ -196,8 +201,8 @@ Measured = tuple[dict[str, Any], Callable[[], Any]]
 """What was found, and a function that estimates the same step."""
 
 
-def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None) -> Measured:
-    """Measure one case in this process."""
+def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | None, *, runs: bool) -> Measured:
+    """Measure one case in this process; unless it `runs`, only say how to predict it."""
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
     import torch
@@ -219,6 +224,8 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
     lengths = {part: tuple(tensor.shape[1:]) for part, tensor in x.items()} if isinstance(x, dict) else None
     recipe = fitroom.Recipe(precision=precision, **served)
     predict = partial(fitroom.estimate, model, batch_size, recipe=recipe, gpu="H200", input_shape=lengths)
+    if not runs:
+        return predicted_line(name, kernels, {"torch": torch.__version__}), predict
     stepper = TorchStepper(model, **served)
     batch = Batch(x=x, y=y)
 
@@ -253,7 +260,15 @@ def measure(name: str, kernels: str, limit_bytes: int | None, profile: Path | No
     }, predict
 
 
-def measure_tensorflow(name: str, kernels: str, limit_bytes: int | None) -> Measured:
+def predicted_line(name: str, kernels: str, versions: dict[str, str]) -> dict[str, Any]:
+    """The line of a case that is not run."""
+    import keras
+
+    line = {"what": "predicted", "case": name, "kernels": kernels, "batch_size": CASES[name][3], "device": "H200"}
+    return line | {"versions": {"keras": keras.__version__} | versions, "date": time.strftime("%Y-%m-%d")}
+
+
+def measure_tensorflow(name: str, kernels: str, limit_bytes: int | None, *, runs: bool) -> Measured:
     """Measure a case of a TensorFlow step that is not jitted in this process."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     from fitroom.backends.choose import limit_memory
@@ -279,6 +294,9 @@ def measure_tensorflow(name: str, kernels: str, limit_bytes: int | None) -> Meas
     step = tf.function(lambda: train((x, y)), autograph=False)
     recipe = fitroom.Recipe(kernels=kernels, precision=precision, jit=False)
     predict = partial(fitroom.estimate, model, batch_size, recipe=recipe, gpu="H200")
+
+    if not runs:
+        return predicted_line(name, kernels, {"tensorflow": tf.__version__}), predict
 
     def run(steps: int) -> float:
         begin = time.perf_counter()

@@ -348,6 +348,7 @@ PRIVATE_NAMES = [
         backends=_TORCH,
     ),
     *_names("<layer>", "Keras's own recomputing is passed over with fused kernels", "_remat_mode", backends=_TORCH),
+    *_names("keras.layers.MultiHeadAttention", "attention with fused dropout", "_compute_attention", backends=_TORCH),
     *_names(
         "keras.src.backend.common.masking",
         "masks are passed over with fused kernels",
