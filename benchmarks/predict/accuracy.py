@@ -130,12 +130,15 @@ def cap(arguments: argparse.Namespace) -> None:
     predicted = [*read_lines(RESULTS / PREDICTED), *(read_lines(RESULTS / SMALLEST_LIMITS) if arguments.search else [])]
     required_bytes = {found["name"]: found["required_bytes"] for found in predicted}
     results = (*read_lines(RESULTS / file), *read_lines(arguments.out / file))
-    # What failed is tried again once more is said to be required.
-    done = {
-        found["name"]
-        for found in results
-        if found.get("runs", True) or found["limit_bytes"] >= required_bytes.get(found["name"], 0)
-    }
+
+    def is_answered(found: dict[str, Any]) -> bool:
+        """What failed is tried again once more is said to be required; what ran, once less is."""
+        now_bytes = required_bytes.get(found["name"], 0)
+        if found.get("runs", True):
+            return bool(arguments.search or found["limit_bytes"] <= now_bytes)
+        return bool(found["limit_bytes"] >= now_bytes)
+
+    done = {found["name"] for found in results if is_answered(found)}
     todo = [case for case in chosen(arguments) if case.name in required_bytes and case.name not in done]
 
     def work(case: Case) -> dict[str, Any]:

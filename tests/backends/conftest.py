@@ -115,7 +115,7 @@ def never_collected(monkeypatch):
     """Cycles stay, in a real step on PyTorch and in the traced one."""
     from fitroom.backends.torch.trace import collector
 
-    monkeypatch.setattr(collector, "CALLS_A_COLLECTION", 10**6)
+    monkeypatch.setattr(collector, "WALKS_A_COLLECTION", 10**9)
     gc.collect()
     gc.disable()
     yield

@@ -324,6 +324,7 @@ PRIVATE_NAMES = [
         "_prep_args_for_hash",
         backends=_TORCH,
     ),
+    *_names("keras.src.tree.torchtree_impl", "no estimates on PyTorch", "torch_tree", backends=_TORCH),
     *_names("torch.utils", "no estimates on PyTorch", "_pytree", backends=_TORCH),
     *_names("torch.utils._pytree", "no estimates on PyTorch", "tree_iter", "tree_map", backends=_TORCH),
     *_names("torch.utils._python_dispatch", "no estimates on PyTorch", "TorchDispatchMode", backends=_TORCH),

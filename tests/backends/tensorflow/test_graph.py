@@ -348,3 +348,12 @@ def test_three_dimensional_convolutions_take_scratch_memory():
             assert plan.workspace_bytes > 0
             assert (plan.place_of_output is not None) == operation.op.startswith("Conv3DBackpropInput")
     assert sum(operation.op.startswith("Conv3D") for operation in found.operations) == 5
+
+
+def test_what_is_computed_on_bits_is_on_the_card():
+    """Keras's `argmax`, which accuracy calls, looks at the sign of each number as at the bits of a whole one."""
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(2048, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+    found = estimate(model).timeline
+    made = {found.moments[buffer.first].name: buffer.size_bytes for buffer in found.buffers}
+    assert max(size for name, size in made.items() if "BitwiseAnd" in name) >= 4 * BATCH * 2048

@@ -15,6 +15,7 @@ from keras import layers
 
 import fitroom
 from fitroom import BackendError, InputError, ModelError, Recipe
+from fitroom.backends.torch.trace import collector
 from fitroom.backends.torch.trace import estimate as trace
 from fitroom.backends.torch.trace import measure as measured
 from fitroom.backends.torch.trace.cuda.reductions import scratch_bytes
@@ -103,6 +104,30 @@ def moments(model: keras.Model, **arguments) -> list[str]:
     return [moment.name for moment in estimate(model, **arguments).timeline.moments]
 
 
+def test_python_collects_as_often_as_is_assumed():
+    """By structures gone through, in a training of some steps."""
+    walks, collections = [], []
+    model = dense_with_shortcuts()
+    model.compile(**ADAM_AND_LOSS)
+    x, y = np.zeros((4, 256), "float32"), np.zeros(4, "int32")
+    model.train_on_batch(x, y)
+    with pytest.MonkeyPatch.context() as patch:
+        counted = collector._CountedWalks(collector.keras_tree.torch_tree, lambda: walks.append(1))
+        patch.setattr(collector.keras_tree, "torch_tree", counted)
+        gc.collect()
+        gc.callbacks.append(lambda phase, info: collections.append(phase == "stop"))
+        try:
+            for _ in range(20):
+                model.train_on_batch(x, y)
+        finally:
+            gc.callbacks.pop()
+    assert 80 < len(walks) / sum(collections) < 160
+
+
+def test_a_long_loop_in_python_requires_more():
+    assert trace._old_garbage_share(5) == 0 < trace._old_garbage_share(11) < trace._old_garbage_share(100) < 0.5
+
+
 def test_operations_are_those_of_cuda():
     names = moments(classifier(optimizer="adam"))
     assert "aten.native_dropout.default" in names
@@ -117,6 +142,24 @@ def test_attention_takes_the_kernel_that_the_card_has():
     assert any("efficient_attention" in name for name in moments(model))
     assert any("flash_attention" in name for name in moments(model, recipe=halves))
     assert not any("flash_attention" in name for name in moments(model, recipe=halves, gpu="T4"))
+
+
+class AsksForTheCard(layers.Layer):
+    """Does as attention of KerasHub's decoders does: one way on a card, another elsewhere, yet another on a T4."""
+
+    def call(self, x):
+        if not torch.cuda.is_available():
+            return torch.sin(x)
+        names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+        return torch.cos(x) if any("T4" in name for name in names) else torch.tanh(x)
+
+
+def test_layers_that_ask_for_a_card_are_told_of_the_one_that_is_estimated_for():
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(8), AsksForTheCard(), layers.Dense(1)])
+    has_card = torch.cuda.is_available()
+    assert {"aten.tanh.default"} == {"aten.sin.default", "aten.cos.default", "aten.tanh.default"} & set(moments(model))
+    assert "aten.cos.default" in moments(model, gpu="T4")
+    assert torch.cuda.is_available() == has_card
 
 
 def test_scratch_memory_of_a_reduction_is_that_of_the_card():
@@ -294,7 +337,7 @@ def test_a_smaller_input_dtype_and_accumulation_take_less():
 
 def test_more_is_required_than_the_peak_for_what_lies_in_pieces():
     found = estimate(convolutions_with_shortcuts(), 256)
-    assert found.peak_bytes < found.required_bytes < 1.15 * found.peak_bytes
+    assert found.peak_bytes < found.required_bytes < 1.2 * found.peak_bytes
 
 
 def test_the_same_is_found_twice():
@@ -434,7 +477,7 @@ def test_metrics_that_count_are_estimated_as_others_are(metric):
         model = keras.Sequential([keras.Input((64,)), layers.Dense(64, activation="sigmoid")])
         model.compile("adam", "binary_crossentropy", metrics=metrics)
         found.append(estimate(model, 64).peak_bytes)
-    assert found[0] <= found[1] < found[0] + 2**20
+    assert abs(found[1] - found[0]) < 2**20
 
 
 # What is refused.

@@ -34,6 +34,9 @@ class RecordedSteps:
     last_event: int
     """The first event of that step."""
 
+    older_collections_a_step: float
+    """How often in a step Python collects what has survived a collection of garbage."""
+
 
 def training_steps(prepared: PreparedModel, platform: Platform) -> RecordedSteps:
     """The first steps of `fit`, in micro-batches as the request says, with the first targets that its loss takes."""
@@ -102,7 +105,13 @@ def _record(step: TorchStep, platform: Platform) -> RecordedSteps:
             observer.gradients_are_ready([each.variable for each in state])
             recorder.is_open = False
             del batch, result
-    return RecordedSteps(step=step, log=recorder.log, last_step=last_step, last_event=last_event)
+    return RecordedSteps(
+        step=step,
+        log=recorder.log,
+        last_step=last_step,
+        last_event=last_event,
+        older_collections_a_step=collector.older_collections_a_step,
+    )
 
 
 class _RecordingObserver(Observer):

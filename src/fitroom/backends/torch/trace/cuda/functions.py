@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from fitroom.backends.torch.trace.cuda.values import ARRAYS
 from fitroom.backends.torch.trace.fake_mode import DEVICE
 from fitroom.cards.catalogue import Card
+from fitroom.keras_model.private import override_attribute
 
 _HALVES = (torch.float16, torch.bfloat16)
 _MOST_FLASH_FEATURES = 256
@@ -64,6 +65,7 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, card: Card) -> None:
         super().__init__()
+        self._card_name = card.name
         self._has_flash_attention = (card.compute_capability or (0, 0)) >= (8, 0)
         self._on_cuda = ARRAYS | {
             torch.nn.functional.dropout: _dropout,
@@ -71,23 +73,29 @@ class CudaFunctions(TorchFunctionMode):  # type: ignore[misc]
         }
 
     def __enter__(self) -> Any:
-        # Keras asks this function which way attention goes.
-        self._can_use_flash_attention = torch.backends.cuda.can_use_flash_attention
-        torch.backends.cuda.can_use_flash_attention = lambda params, debug=False: self._takes_flash(
-            params.query, params.attn_mask
-        )
         self._replaced = ExitStack()
+        # Keras asks which way attention goes, and layers of KerasHub whether there is a card and what its name is.
+        answers = (
+            (torch.backends.cuda, "can_use_flash_attention", self._can_use_flash_attention),
+            (torch.cuda, "is_available", lambda: True),
+            (torch.cuda, "device_count", lambda: 1),
+            (torch.cuda, "get_device_name", lambda device=None: self._card_name),
+        )
+        for module, name, answer in answers:
+            self._replaced.enter_context(override_attribute(module, name, answer))
         self._replaced.enter_context(skip_scatter_loop())
         self._replaced.enter_context(split_by_known_sizes())
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        torch.backends.cuda.can_use_flash_attention = self._can_use_flash_attention
         self._replaced.__exit__(*error)
         super().__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._on_cuda.get(func, func)(*args, **kwargs or {})
+
+    def _can_use_flash_attention(self, params: Any, debug: bool = False) -> bool:
+        return self._takes_flash(params.query, params.attn_mask)
 
     def _takes_flash(self, query: Any, mask: Any) -> bool:
         narrow = query.shape[-1] <= _MOST_FLASH_FEATURES
