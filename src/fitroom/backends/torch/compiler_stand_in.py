@@ -6,6 +6,7 @@ stand-in takes its place. As soon as anything else of the compiler is used, all 
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ from types import ModuleType
 from typing import Any
 
 _NAME = "torch._dynamo"
+_TRIED = ("2.13.",)
+"""How the versions of PyTorch begin that this was tried with: others import their compiler."""
+
 _FOR_FAKE_TENSORS = ("config", "source", "utils", "metrics_context", "graph_utils", "bytecode_")
 """How the names of those of its modules begin that fake tensors import; they need none of the others."""
 
@@ -23,10 +27,17 @@ _FOR_FAKE_TENSORS = ("config", "source", "utils", "metrics_context", "graph_util
 def leave_out_compiler() -> None:
     """Have PyTorch's compiler imported only when it is used. Nothing happens where it is imported."""
     spec = importlib.util.find_spec("torch") if _NAME not in sys.modules else None
-    if spec is not None and spec.submodule_search_locations:
+    if spec is not None and spec.submodule_search_locations and _is_tried():
         stand_in = _StandIn(Path(spec.submodule_search_locations[0]) / "_dynamo")
         sys.modules[_NAME] = stand_in
         sys.meta_path = [_Finder(stand_in), *sys.meta_path]
+
+
+def _is_tried() -> bool:
+    try:
+        return importlib.metadata.version("torch").startswith(_TRIED)
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 class _StandIn(ModuleType):

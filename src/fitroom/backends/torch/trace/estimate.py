@@ -24,9 +24,9 @@ from fitroom.memory.timeline import Buffer, Timeline
 TYPICAL_ERROR = 0.0005
 """The median error of the held-out cases in benchmarks/results/predicted.jsonl."""
 
-MARGIN_SHARE = 0.03
+MARGIN_SHARE = 0.045
 """A share of the smallest limit that the model of the allocator finds, for what only the card decides, and for Python,
-which may collect garbage later than counted on."""
+which may collect garbage later than counted on. On an H200 all of 32 steps ran under limits that are no larger."""
 
 _OLD_GARBAGE_SHARE = 0.04
 _MOST_OLD_GARBAGE_SHARE = 0.45
