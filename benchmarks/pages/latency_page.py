@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pages.page_figures import write_figures
 
 RESULTS = Path(__file__).parents[1] / "results" / "latency.jsonl"
-NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow, graph"}
+NAMES = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 def figures() -> str:
@@ -29,19 +29,19 @@ def figures() -> str:
         for case in cases
     ]
     head = (
-        "| command | backend | CPU seconds before | after | first answer | longest silence before | after |\n"
+        "| command | backend | before | after | first answer | longest silence before | after |\n"
         "|---|---|---:|---:|---:|---:|---:|"
     )
     return "\n".join([head, *rows]) + "\n"
 
 
 def _say(line: dict[str, Any] | None) -> str:
-    return f"{line['cpu_seconds']:.1f} ({line['cpu_ratio']:.1f} times)" if line else "-"
+    return f"{line['seconds']:.1f} s ({line['ratio']:.2f} times)" if line else "-"
 
 
 def _say_first(line: dict[str, Any] | None) -> str:
     ratio = line and line["first_answer_ratio"]
-    return f"{ratio:.1f} times" if ratio else "-"
+    return f"{ratio:.2f} times" if ratio else "-"
 
 
 def _say_silence(line: dict[str, Any] | None) -> str:
