@@ -92,7 +92,9 @@ def list_cases(flowers: Path | None = None, work: Path = Path()) -> list[Case]:
         model = str(work / f"classifier-{backend}.keras")
         cases.append(_case("predict one image", backend, ("predict", model, image, *on), wanted_seconds=10))
         train = ("train", str(flowers), "--model", "xception", "--epochs", "1", "--weights", "none")
-        cases.append(_case("train, until its first batch", backend, (*train, *on), wanted_seconds=30, needs=("flowers",)))
+        cases.append(
+            _case("train, until its first batch", backend, (*train, *on), wanted_seconds=30, needs=("flowers",))
+        )
     return cases
 
 
