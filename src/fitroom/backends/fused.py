@@ -6,6 +6,15 @@ from fitroom.backends.contract import Backend
 from fitroom.errors import InputError
 from fitroom.keras_model.attention import layers_with_attention_dropout
 
+_MEASURED = ("torch",)
+"""The backends whose fused steps were measured on a card. Of TensorFlow's only estimates are known, and on the CPU they
+take up to half more than estimated."""
+
+
+def takes_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
+    """Whether plans, and `fit` when memory runs out, take fused kernels for a model without being asked."""
+    return backend.name in _MEASURED and has_fused(backend, model, jit=jit)
+
 
 def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
     """Whether fused operations serve any layer of a model. `jit` is that of the step; None: as Keras has it on a card.

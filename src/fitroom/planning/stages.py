@@ -110,13 +110,13 @@ class VariantStages:
 
     @cached_property
     def kernels(self) -> str | None:
-        """Which kernels the plan takes: fused ones, where there are any, take less memory and less time."""
+        """Which kernels the plan takes: fused ones, where they were measured to take less memory and less time."""
         from fitroom.backends.choose import current_backend
-        from fitroom.backends.fused import has_fused
+        from fitroom.backends.fused import takes_fused
 
         is_kept = "kernels" in self._request.keep
-        is_served = not is_kept and has_fused(current_backend(), self._request.model, jit=self._choose_jit())
-        return "fused" if is_served else None
+        is_free = not is_kept and takes_fused(current_backend(), self._request.model, jit=self._choose_jit())
+        return "fused" if is_free else None
 
     def _smaller_sizes(self) -> Iterator[int]:
         """Yield smaller image sizes, as far as that is allowed and the model can be built for them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.fused import check_attention_dropout, check_fused, has_fused
+from fitroom.backends.fused import check_attention_dropout, check_fused, takes_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
@@ -318,7 +318,7 @@ def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
         check_fused(backend, model, jit=jit)
     if recipe.attention_dropout == "fused":
         check_attention_dropout(backend, model)
-    is_open = recipe.kernels is None and has_fused(backend, model, jit=jit)
+    is_open = recipe.kernels is None and takes_fused(backend, model, jit=jit)
     return (replace(recipe, kernels="fused"),) if is_open else ()
 
 

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 import fitroom
+from fitroom.backends.choose import current_backend
+from fitroom.backends.fused import has_fused
 from fitroom.backends.tensorflow.device import release
 from fitroom.backends.tensorflow.kernels.serve import FusedKernels, find_served
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
@@ -257,11 +259,13 @@ def test_an_estimate_with_fused_kernels_is_smaller_and_knows_the_layers():
     assert sum(each.bytes for each in fused.by_layer if each.layer) > 0.9 * fused.peak_bytes
 
 
-def test_a_plan_for_a_step_that_is_not_jitted_takes_fused_kernels():
+def test_a_plan_takes_no_kernels_that_were_not_measured_on_a_card():
     model = _model(lambda: [[layers.BatchNormalization(), layers.Dense(2)]], (4,))
-    for jit, kernels in ((False, "fused"), (True, None)):
-        model.compile("sgd", "mse", jit_compile=jit)
-        assert fitroom.plan(model, 64, gpu="RTX 3060").recipe.kernels == kernels
+    model.compile("sgd", "mse", jit_compile=False)
+    assert has_fused(current_backend(), model, jit=False)
+    assert fitroom.plan(model, 64, gpu="RTX 3060").recipe.kernels is None
+    asked = fitroom.estimate(model, 64, recipe=fitroom.Recipe(kernels="fused"), gpu="RTX 3060")
+    assert any("not measured on a card" in note for note in asked.notes)
 
 
 @pytest.mark.parametrize("uses", ["estimate", "stepper"])
