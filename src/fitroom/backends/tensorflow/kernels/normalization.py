@@ -41,34 +41,27 @@ class FusedBatchNormalization(FusedCall):
         size = layer.moving_mean.shape[0]
         scale = tf.ones((size,)) if layer.gamma is None else _float32(layer.gamma)
         offset = tf.zeros((size,)) if layer.beta is None else _float32(layer.beta)
-        form = "NHWC" if len(x.shape) == 4 else "NDHWC"
         empty = tf.zeros((0,))
-        found = tf.raw_ops.FusedBatchNormV3(
-            x=x,
-            scale=scale,
-            offset=offset,
-            mean=empty,
-            variance=empty,
-            epsilon=layer.epsilon,
-            data_format=form,
-            is_training=True,
-        )
-        mean, variance = found.batch_mean, _biased(found.batch_variance, x, size)
-        _move(layer.moving_mean, mean, layer.momentum)
-        _move(layer.moving_variance, variance, layer.momentum)
 
-        def normalise(x: Any) -> Any:
-            normalised = tf.raw_ops.FusedBatchNormV3(
+        def fused(x: Any, mean: Any, variance: Any, *, is_training: bool) -> Any:
+            return tf.raw_ops.FusedBatchNormV3(
                 x=x,
                 scale=scale,
                 offset=offset,
                 mean=mean,
                 variance=variance,
                 epsilon=layer.epsilon,
-                data_format=form,
-                is_training=False,
+                data_format="NHWC" if len(x.shape) == 4 else "NDHWC",
+                is_training=is_training,
             )
-            return _shaped_as(inputs, normalised.y)
+
+        found = fused(x, empty, empty, is_training=True)
+        mean, variance = found.batch_mean, _biased(found.batch_variance, x, size)
+        _move(layer.moving_mean, mean, layer.momentum)
+        _move(layer.moving_variance, variance, layer.momentum)
+
+        def normalise(x: Any) -> Any:
+            return _shaped_as(inputs, fused(x, mean, variance, is_training=False).y)
 
         outputs = _shaped_as(inputs, found.y)
         return mark(outputs, Again(normalise, [x])) if rank > 2 else outputs
