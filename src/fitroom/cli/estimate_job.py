@@ -70,6 +70,7 @@ class EstimateJob:
             ModelSource(
                 text=self.model,
                 image_size=self.recipe.image_size,
+                sequence_length=self.sequence_length,
                 classes=self.classes,
                 precision=self.recipe.precision,
                 unsafe=self.unsafe,

@@ -180,7 +180,12 @@ class PlanJob:
 
         say(f"building {self.model}")
         source = ModelSource(
-            text=self.model, image_size=self.image_size, classes=self.classes, unsafe=self.unsafe, config=self.config
+            text=self.model,
+            image_size=self.image_size,
+            sequence_length=self.sequence_length,
+            classes=self.classes,
+            unsafe=self.unsafe,
+            config=self.config,
         )
         loaded = load_resizable(source)
         return {

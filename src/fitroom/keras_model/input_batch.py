@@ -96,7 +96,8 @@ def _inputs(model: Any) -> Any:
     if not model.built:
         raise ModelError(
             f"The model {model.name!r} is not built: its input shape is unknown.",
-            hint="give it a `keras.Input`, or call `model.build((None, height, width, channels))`",
+            hint="call it on a batch, or `model.build(shape)`: (None, height, width, channels) of images, (None, length) of "
+            "tokens",
         )
     try:
         return model.input

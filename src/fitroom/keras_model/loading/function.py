@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from fitroom.keras_model.loading.source import ModelSource
 
 _DEFAULTS = {"classes": DEFAULT_CLASSES, "image_size": DEFAULT_IMAGE_SIZE}
+_ABOUT_THE_LAYER = "Exception encountered when calling"
+_STYLED = re.compile(r"\x1b\[[0-9;]*m")
+"""Colours of a terminal, which Keras writes into its errors."""
+
 _FUNCTION = re.compile(r"(?P<place>.+):(?P<name>[A-Za-z_][\w.]*)")
 
 
@@ -213,8 +217,15 @@ def error_of(place: str, error: BaseException) -> ModelError:
             f"{place} ended the program: it raised SystemExit({error.code!r}).",
             hint='put what reads arguments or trains under `if __name__ == "__main__":`, and the model in a function',
         )
-    said = str(error).strip().splitlines()
     hint = "the same command with --debug shows the whole traceback"
     if isinstance(error, ModuleNotFoundError) and error.name:
         hint = f"if it is a package: pip install {pip_name(error.name.partition('.')[0])}; {hint}"
-    return ModelError(f"{place} raised {type(error).__name__}: {said[0][:300] if said else ''}", hint=hint)
+    return ModelError(f"{place} raised {type(error).__name__}: {first_line(error)}", hint=hint)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first, without Keras's own lines about the layer that raised it."""
+    lines = [line.strip() for line in _STYLED.sub("", str(error)).splitlines() if line.strip()]
+    after_keras = [number for number, line in enumerate(lines[:-1], 1) if line.endswith("Error encountered:")]
+    said = [line for line in lines[max(after_keras, default=0) :] if not line.startswith(_ABOUT_THE_LAYER)]
+    return said[0][:300] if said else ""

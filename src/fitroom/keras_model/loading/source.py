@@ -22,6 +22,9 @@ class ModelSource:
     image_size: int | None = None
     """Height and width of the images; None for the model's own."""
 
+    sequence_length: int | None = None
+    """Length of the input sequences, for a model that is not built."""
+
     classes: int | None = None
     """Units of the last layer, of a ready-made model or of a function that takes `classes`."""
 
@@ -55,9 +58,12 @@ def load_model(source: ModelSource) -> Any:
 
 def _load(source: ModelSource, kind: Kind) -> Any:
     from fitroom.keras_model.loading import application, function, keras_file, preset
+    from fitroom.keras_model.loading.unbuilt import build_for_sizes
 
     if kind == "function":
-        return function.call_function(source)
+        model = function.call_function(source)
+        build_for_sizes(model, source.image_size, source.sequence_length)
+        return model
     check_takes_config(source.text, source.config)
     if kind == "preset":
         _check_file_options(source)
@@ -148,9 +154,12 @@ def _offers(size: int | None) -> dict[str, int]:
 
 
 def _make_twin_resizable(source: ModelSource) -> ResizableModel:
+    from fitroom.keras_model.loading.unbuilt import is_built_for
     from fitroom.keras_model.twin import twin_of_size
 
     model, wanted = load_model(source), source.image_size
+    if wanted and is_built_for(model, wanted):
+        return _build_resizable(wanted, lambda size: load_model(replace(source, image_size=size)))
     if not _takes_images(model):
         if wanted:
             raise ModelError(
