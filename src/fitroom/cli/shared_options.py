@@ -22,7 +22,7 @@ sequence_length = click.option(
     "--sequence-length",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Length of the input sequences, where the model leaves it open.",
+    help="Length of the input sequences, where the model leaves it open or is not built.",
 )
 jit = click.option("--jit/--no-jit", default=None, help="Whether to compile the whole step.  [default: as Keras does]")
 classes = click.option(

@@ -96,8 +96,8 @@ def _inputs(model: Any) -> Any:
     if not model.built:
         raise ModelError(
             f"The model {model.name!r} is not built: its input shape is unknown.",
-            hint="call it on a batch, or `model.build(shape)`: (None, height, width, channels) of images, (None, length) of "
-            "tokens",
+            hint="call it on a batch, or `model.build(shape)`: (None, height, width, channels) of images, "
+            "(None, length) of tokens",
         )
     try:
         return model.input

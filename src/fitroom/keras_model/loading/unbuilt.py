@@ -37,5 +37,7 @@ def build_for_sizes(model: Any, image_size: int | None, sequence_length: int | N
 
 def is_built_for(model: Any, image_size: int) -> bool:
     """Whether a model without a `keras.Input` of its own takes color images of this size."""
-    shape = (model.get_build_config() or {}).get("input_shape") if not getattr(model, "inputs", None) else None
-    return bool(shape) and tuple(shape) == (None, image_size, image_size, 3)
+    if getattr(model, "inputs", None):
+        return False
+    shape = (model.get_build_config() or {}).get("input_shape") or ()
+    return tuple(shape) == (None, image_size, image_size, 3)
