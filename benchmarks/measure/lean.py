@@ -330,14 +330,21 @@ def make_changed(kind: str, name: str, size: int) -> Any:
 
 
 def predict_peaks(out: Path) -> None:
-    """Add the estimated peak of each step that was measured, by its own backend, to the lines of the first seed."""
+    """Add the estimated peak of each step that was measured, by its own backend, to the line of its lowest seed."""
     lines = read_lines(out)
     backend = next((line["backend"] for line in lines if "right" in line), "jax")
     os.environ |= {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import fitroom
 
+    first = {
+        line["task"].rpartition(":")[0]: line for line in sorted(lines, key=lambda each: each["task"], reverse=True)
+    }
     for line in lines:
-        if "right" not in line or not line["task"].endswith(f":{SEEDS[0]}") or line.get("predicted_peak_bytes"):
+        if (
+            "right" not in line
+            or line is not first[line["task"].rpartition(":")[0]]
+            or line.get("predicted_peak_bytes")
+        ):
             continue
         kind, name, _ = line["task"].split(":")
         model = make_changed(kind, name, line["image_size"])

@@ -56,20 +56,19 @@ def describe(lines: Lines) -> str:
     counts = sorted({len(right) for task, line in lines.items() if ":" in task for right in line["right"].values()})
     return (
         f"Trained on {trained['versions']['gpu']} with {BACKENDS[trained['backend']]}, {trained['image_size']} px, "
-        f"batch {trained['batch_size']}; accuracy on {counts[-1]} images of validation, the mean of "
-        f"{len(trained['right'])} "
-        "seeds. ± is half of a 95 % interval, by drawing images and seeds again, paired with what the change started "
-        "from. One image on the CPU is by the LiteRT file in float, one thread.\n"
+        f"batch {trained['batch_size']}; accuracy on {counts[-1]} images of validation, the mean of the seeds. ± is "
+        "half of a 95 % interval, by drawing images and seeds again, paired with what the change started from. One "
+        "image on the CPU is by the LiteRT file in float, one thread.\n"
     )
 
 
 def training_table(lines: Lines) -> Iterator[str]:
     """A row for each change."""
     yield (
-        "| model | change | accuracy | change of accuracy, points | parameters | peak in training, predicted | "
+        "| model | change | seeds | accuracy | change of accuracy, points | parameters | peak in training, predicted | "
         "file, compressed | one image on the GPU | on the CPU |"
     )
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     on_card = lines.get("latency", {}).get("seconds", {})
     on_cpu = {f"{each['kind']}:{each['model']}": each for each in lines.get("int8", {}).get("float_files", ())}
     for name in NAMES:
@@ -90,7 +89,8 @@ def training_table(lines: Lines) -> Iterator[str]:
                 for seconds in (on_card.get(task), on_cpu.get(task, {}).get("latency_seconds"))
             ]
             yield (
-                f"| {NAMES[name]} | {KINDS[kind]} | {accuracy:.1f} % | {change} | {line['parameters'] / 1e6:.2f} M | "
+                f"| {NAMES[name]} | {KINDS[kind]} | {len(line['right'])} | {accuracy:.1f} % | {change} | "
+                f"{line['parameters'] / 1e6:.2f} M | "
                 f"{f'{peak / 2**20:,.0f} MiB' if peak else '-'} | {line['compressed_bytes'] / 2**20:.1f} MiB | "
                 f"{' | '.join(times)} |"
             )

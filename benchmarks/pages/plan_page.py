@@ -70,7 +70,8 @@ def compared(plan: Line, lines: list[Line]) -> list[str]:
     """One plan beside recipes of a grid, and beside what people do without one."""
     others = rivals(plan, lines)
     grid = [line for line in others if line["what"] == "recipe" and line["precision"] in allowed(plan)]
-    alone = [line for line in others if line["what"] == "keras"]
+    keras = [line for line in others if line["what"] == "keras"]
+    alone = [line for line in keras if line["precision"] in allowed(plan)] or keras
     said = f"{plan['model']} on {NAMES[plan['backend']]} in {gib(plan['budget_bytes'])}, {plan['precision']}: "
     found = []
     if grid:

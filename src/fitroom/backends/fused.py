@@ -6,14 +6,14 @@ from fitroom.backends.contract import Backend
 from fitroom.errors import InputError
 from fitroom.keras_model.attention import layers_with_attention_dropout
 
-_MEASURED = ("torch",)
-"""The backends whose fused steps were measured on a card. Of TensorFlow's only estimates are known, and on the CPU they
-take up to half more than estimated."""
+_NOT_MEASURED = {"tensorflow": ("mixed_bfloat16", "mixed_float16", "bfloat16", "float16")}
+"""Where a backend has fused steps, but none of that precision was measured on a card. In half precision TensorFlow's
+kernel copies what comes in and goes out: of that only estimates are known."""
 
 
-def takes_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
-    """Whether plans, and `fit` when memory runs out, take fused kernels for a model without being asked."""
-    return backend.name in _MEASURED and has_fused(backend, model, jit=jit)
+def takes_fused(backend: Backend, model: Any, precision: str, *, jit: bool | None) -> bool:
+    """Whether plans, and `fit` when memory runs out, take fused kernels without being asked, in a dtype policy."""
+    return precision not in _NOT_MEASURED.get(backend.name, ()) and has_fused(backend, model, jit=jit)
 
 
 def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:

@@ -225,7 +225,7 @@ class Planner:
         ways = [
             *(["remat"] if "remat" not in keep else []),
             *(["XLA"] if "jit" not in keep and self._backend == "tensorflow" else []),
-            *(["fused kernels"] if self._stages.kernels else []),
+            *(["fused kernels"] if self._stages.kernels_in(self._stages.own.precision) else []),
             *(["another precision"] if asked.precision is not None and "precision" not in keep else []),
         ]
         if ways:

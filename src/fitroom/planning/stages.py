@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from fitroom.cards.catalogue import Card
@@ -39,7 +38,7 @@ class VariantStages:
     def list_stages(self, card: Card) -> Iterator[list[Variant]]:
         """Yield the variants of one stage after another: first without changing the task, then with what is allowed."""
         plain = [
-            replace(self.own, precision=precision, jit=self._choose_jit(), kernels=self.kernels)
+            replace(self.own, precision=precision, jit=self._choose_jit(), kernels=self.kernels_in(precision))
             for precision in self._precisions(card)
         ]
         yield plain
@@ -108,14 +107,13 @@ class VariantStages:
         keeps_it = self.own.jit is None or "jit" in self._request.keep or jit_choice(self._request.model) is False
         return self.own.jit if keeps_it else can_be_jitted(self._request.model)
 
-    @cached_property
-    def kernels(self) -> str | None:
-        """Which kernels the plan takes: fused ones, where they were measured to take less memory and less time."""
+    def kernels_in(self, precision: str) -> str | None:
+        """Which kernels a plan takes in a precision: fused ones, where they were measured to take less of both."""
         from fitroom.backends.choose import current_backend
         from fitroom.backends.fused import takes_fused
 
         is_kept = "kernels" in self._request.keep
-        is_free = not is_kept and takes_fused(current_backend(), self._request.model, jit=self._choose_jit())
+        is_free = not is_kept and takes_fused(current_backend(), self._request.model, precision, jit=self._choose_jit())
         return "fused" if is_free else None
 
     def _smaller_sizes(self) -> Iterator[int]:

@@ -21,6 +21,7 @@ from fitroom.input_sizes import InputShape
 from fitroom.inputs import Source, orders_batches, source_of, split_validation, unpack
 from fitroom.inputs.arrays import ArraySource
 from fitroom.keras_model.input_batch import describe_open_dimensions
+from fitroom.keras_model.layers import precision_of
 from fitroom.keras_model.precision import in_precision
 from fitroom.keras_model.state import has_batch_statistics, needs_batch_to_build
 from fitroom.planning.result import Plan
@@ -318,7 +319,7 @@ def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
         check_fused(backend, model, jit=jit)
     if recipe.attention_dropout == "fused":
         check_attention_dropout(backend, model)
-    is_open = recipe.kernels is None and takes_fused(backend, model, jit=jit)
+    is_open = recipe.kernels is None and takes_fused(backend, model, recipe.precision or precision_of(model), jit=jit)
     return (replace(recipe, kernels="fused"),) if is_open else ()
 
 

@@ -259,13 +259,42 @@ def test_an_estimate_with_fused_kernels_is_smaller_and_knows_the_layers():
     assert sum(each.bytes for each in fused.by_layer if each.layer) > 0.9 * fused.peak_bytes
 
 
-def test_a_plan_takes_no_kernels_that_were_not_measured_on_a_card():
+def test_a_plan_takes_fused_kernels_in_the_precision_that_was_measured_on_a_card():
     model = _model(lambda: [[layers.BatchNormalization(), layers.Dense(2)]], (4,))
     model.compile("sgd", "mse", jit_compile=False)
     assert has_fused(current_backend(), model, jit=False)
-    assert fitroom.plan(model, 64, gpu="RTX 3060").recipe.kernels is None
-    asked = fitroom.estimate(model, 64, recipe=fitroom.Recipe(kernels="fused"), gpu="RTX 3060")
-    assert any("not measured on a card" in note for note in asked.notes)
+    for precision, kernels in (("float32", "fused"), ("mixed_float16", None)):
+        assert fitroom.plan(model, 64, precision=precision, gpu="RTX 3060").recipe.kernels == kernels
+        asked = fitroom.Recipe(kernels="fused", precision=precision)
+        notes = fitroom.estimate(model, 64, recipe=asked, gpu="RTX 3060").notes
+        assert any("on a card in float32 only" in note for note in notes) is (kernels is None)
+
+
+def test_gradients_of_inputs_wait_for_those_of_weights():
+    """Nothing else waits for the latter: left for the end, they keep what every layer computed again."""
+    model = _model(lambda: [[layers.BatchNormalization(), layers.Conv2D(3, 3, use_bias=False)]], (8, 8, 2))
+    with FusedKernels(model).during():
+
+        @tf.function
+        def gradients(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                outputs = model(x, training=True)
+            return tape.gradient(outputs, [x, model.layers[-1].kernel.value])
+
+        of_input, of_kernel = gradients.get_concrete_function(tf.TensorSpec((4, 8, 8, 2))).outputs
+    assert _producers(of_kernel.op) <= _producers(of_input.op)
+
+
+def _producers(operation):
+    """The names of an operation and of all that it waits for; those that pass a result on are not counted."""
+    found, left = set(), [operation]
+    while left:
+        each = left.pop()
+        if each.name not in found:
+            found.add(each.name)
+            left += [*(given.op for given in each.inputs), *each.control_inputs]
+    return {name for name in found if "Identity" not in name}
 
 
 @pytest.mark.parametrize("uses", ["estimate", "stepper"])

@@ -36,7 +36,7 @@ def mode_of(backend: str, jit: bool, kernels: str | None = None) -> str:
     >>> mode_of("tensorflow", True), mode_of("jax", True), mode_of("torch", False, "fused")
     ('tensorflow-jit', 'jax', 'torch-fused')
     """
-    if kernels == "fused" and backend == "torch":  # of TensorFlow's fused steps none is timed yet
+    if kernels == "fused" and backend == "torch":  # of TensorFlow's fused steps one is timed, which is too few
         return "torch-fused"
     return backend if backend != "tensorflow" else "tensorflow-jit" if jit else "tensorflow-graph"
 

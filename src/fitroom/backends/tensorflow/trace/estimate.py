@@ -41,9 +41,7 @@ _FORGOTTEN_NOTE = (
     "Jitted, as Keras does on a card by default. If it was compiled with jit_compile=False, say so with --no-jit "
     "(`Recipe(jit=False)`), or import fitroom before `compile`: Keras does not keep that on a machine without a card."
 )
-_FUSED_NOTE = (
-    "Fused kernels of TensorFlow were not measured on a card yet; on a CPU steps took up to half more than estimated."
-)
+_FUSED_NOTE = "Fused kernels of TensorFlow were measured on a card in float32 only."
 
 
 def trace_step(model: Any, request: StepRequest) -> TracedStep:
@@ -58,7 +56,8 @@ def trace_step(model: Any, request: StepRequest) -> TracedStep:
         jit = _is_jitted(ready.model, request)
         found = _find(step, request, limit_bytes, jit=jit)
         notes = jit_note if jit else cudnn_loops_note(ready.model)
-        notes += (_FUSED_NOTE,) if request.recipe.kernels == "fused" else ()
+        is_unmeasured = request.recipe.kernels == "fused" and ready.precision != "float32"
+        notes += (_FUSED_NOTE,) if is_unmeasured else ()
         measured_bytes = _measured(step, ready.model, request, jit=jit) if request.measure else None
     traced = TracedStep(
         timeline=found.timeline,
