@@ -33,22 +33,14 @@ class _Follower(FusedCall):
     operation = "its input computed again"
 
 
-class FollowingActivation(_Follower):
-    """`call` of a layer that is an activation."""
+class FollowingFunction(_Follower):
+    """`call` of a layer without weights that takes hardly any time: an activation, or zeros around its input."""
 
     @staticmethod
     def why_not(layer: Any) -> str | None:
         """Why a layer is left to Keras, or None where it is served."""
         activation = getattr(layer, "activation", None)
         return None if activation is None or activation in _ELEMENTWISE else "the activation"
-
-    def __call__(self, inputs: Any) -> Any:
-        """Compute the outputs."""
-        return apply(self._keras_call, [inputs], marks=True)
-
-
-class FollowingPadding(_Follower):
-    """`call` of a layer whose result is its input among zeros."""
 
     def __call__(self, inputs: Any) -> Any:
         """Compute the outputs."""
@@ -128,20 +120,20 @@ class FollowingSeparableConvolution(FollowingDepthwiseConvolution):
 
 
 FOLLOWERS = {
-    keras.layers.Activation: FollowingActivation,
+    keras.layers.Activation: FollowingFunction,
     keras.layers.Conv1D: FollowingConvolution,
     keras.layers.Conv2D: FollowingConvolution,
     keras.layers.Conv3D: FollowingConvolution,
     keras.layers.DepthwiseConv1D: FollowingDepthwiseConvolution,
     keras.layers.DepthwiseConv2D: FollowingDepthwiseConvolution,
-    keras.layers.ELU: FollowingActivation,
-    keras.layers.LeakyReLU: FollowingActivation,
+    keras.layers.ELU: FollowingFunction,
+    keras.layers.LeakyReLU: FollowingFunction,
     keras.layers.MaxPooling1D: FollowingPooling,
     keras.layers.MaxPooling2D: FollowingPooling,
     keras.layers.MaxPooling3D: FollowingPooling,
     keras.layers.Multiply: FollowingProduct,
-    keras.layers.ReLU: FollowingActivation,
+    keras.layers.ReLU: FollowingFunction,
     keras.layers.SeparableConv1D: FollowingSeparableConvolution,
     keras.layers.SeparableConv2D: FollowingSeparableConvolution,
-    keras.layers.ZeroPadding2D: FollowingPadding,
+    keras.layers.ZeroPadding2D: FollowingFunction,
 }
