@@ -7,10 +7,12 @@ With `--check` nothing is written: exit code 1 where the page differs from what 
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from fitroom.loops.slope import fit_slope
 from pages.page_figures import write_figures
 
 RESULTS = Path(__file__).parents[1] / "results" / "loops.jsonl"
@@ -27,10 +29,25 @@ use XLA. Growth is that from round 5 on, in bytes a round, with its 95 % interva
 share of the most that the process had:
 
 """
+GOES_ON = """
+The growth with `fitroom.fresh()` by rounds, from the longest of these loops:
+
+"""
+PARTS = ((5, 35), (35, 65), (65, 100), (100, 200), (200, 300))
+TABLE_ROUNDS = 100
+"""Loops of more rounds show how growth goes on; they are not in the tables that compare the ways."""
+
+PIECES = """
+What TensorFlow keeps of each piece of a round on the host, measured three times
+([results](../../benchmarks/results/loop_pieces.json), by
+[benchmarks/measure/loop_pieces.py](../../benchmarks/measure/loop_pieces.py)); "emptied" where the cache of kernels is
+emptied after each, as `fresh()` does after a round:
+
+"""
 
 
 def figures() -> str:
-    """A table of the rounds of Xception on a card, and one of the rounds of a small net on a CPU."""
+    """Tables: Xception on a card, a small net on a CPU, how its growth goes on, what each piece of a round keeps."""
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     head = "| backend | after each round | rounds | held on the card: first, last, most | process: first, last |"
     on_card = [
@@ -46,12 +63,38 @@ def figures() -> str:
     tables = ["\n".join([head, "|---|---|---:|---|---|", *on_card])]
     if small:
         tables.append("\n".join([head_small, "|---|---|---:|---|---|---:|", *small]))
-    return SMALL.join(f"{table}\n" for table in tables)
+    return SMALL.join(f"{table}\n" for table in tables) + GOES_ON + going_on(lines) + PIECES + pieces()
+
+
+def going_on(lines: list[dict[str, Any]]) -> str:
+    """How the growth with `fresh` changes from part to part of the loop."""
+    rows = ["| backend | rounds | process, a round | in use, a round |", "|---|---|---|---|"]
+    for backend in ("tensorflow", "jax"):
+        wanted = (backend, "fresh", "dense")
+        loops = [line for line in lines if (line["backend"], line["way"], line["model"]) == wanted]
+        readings = max(reversed(loops), key=lambda line: line["rounds"])["readings"]
+        for first, end in PARTS:
+            process, heap = (fit_slope(readings[kind][first:end]) for kind in ("process", "heap"))
+            if process and heap and len(readings["process"]) >= end:
+                grown_each = f"{grown(asdict(process))} | {grown(asdict(heap))}"
+                rows.append(f"| {NAMES[backend]} | {first} to {end - 1} | {grown_each} |")
+    return "\n".join(rows) + "\n"
+
+
+def pieces() -> str:
+    """What each piece keeps."""
+    kept = json.loads((RESULTS.parent / "loop_pieces.json").read_text())["bytes_each"]
+    rows = [f"| {name} | {', '.join(f'{size:,.0f}' for size in sizes)} |" for name, sizes in kept.items()]
+    return "\n".join(["| piece | bytes |", "|---|---|", *rows]) + "\n"
 
 
 def by_way(lines: list[dict[str, Any]], model: str) -> list[tuple[str, str, dict[str, Any]]]:
     """The last line of each backend and way of a model, with the names for people."""
-    found = {(line["backend"], line["way"]): line for line in lines if line["model"] == model}
+    found = {
+        (line["backend"], line["way"]): line
+        for line in lines
+        if line["model"] == model and line["rounds"] <= TABLE_ROUNDS
+    }
     return [
         (NAMES[backend], words, found[backend, way])
         for backend in ("tensorflow", "torch", "jax")

@@ -81,11 +81,15 @@ def find_user_line(traceback: tracemalloc.Traceback | None) -> str | None:
 
 
 def name_line(traceback: tracemalloc.Traceback) -> str | None:
-    """The innermost line of an allocation's traceback, or None where that is in Python or in fitroom itself."""
+    """The innermost line of an allocation's traceback, or None where that is in Python or in fitroom itself.
+
+    A file of a library is named from its package on: "keras/src/ops/core.py:31".
+    """
     file = traceback[-1].filename
     if file.startswith((_OWN, "<")) or (_is_library(file) and "-packages" not in file):
         return None
-    return f"{_short(file)}:{traceback[-1].lineno}"
+    in_package = file.rpartition(f"-packages{os.sep}")[2] if "-packages" in file else _short(file)
+    return f"{in_package}:{traceback[-1].lineno}"
 
 
 def _search(roots: Sequence[_Root], missing: set[int]) -> dict[int, Holder]:

@@ -147,11 +147,11 @@ def small_objects(size_bytes: int) -> Callable[[], None]:
 
 
 def losses_with_graphs(size_bytes: int) -> Callable[[], None]:
-    """On PyTorch: each loss holds what its backward pass would need."""
+    """On PyTorch: each loss, one number, holds what its backward pass would need."""
     import torch
 
     weight = torch.ones(size_bytes // 4, requires_grad=True)
-    return lambda: KEPT.append((weight * torch.rand(size_bytes // 4)).exp())
+    return lambda: KEPT.append((weight * torch.rand(size_bytes // 4)).exp().sum())
 
 
 def retraces(size_bytes: int) -> Callable[[int], None]:

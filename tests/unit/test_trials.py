@@ -254,6 +254,8 @@ def test_the_table_finds_the_best_and_shows_itself_within_80_columns():
     assert table.best("accuracy", highest=False).number == 1
     with pytest.raises(fitroom.InputError, match=r"'precision'[^!]*: accuracy, loss"):
         table.best("precision")
+    with pytest.raises(fitroom.InputError, match="none of the 1 trials finished; the first timed out: It took longer"):
+        Trials((rows[2],), Path("runs/rates")).best("accuracy")
     text = render_plain(render_trials(table))
     assert max(map(len, text.splitlines())) <= 80
     assert "2 of 3 trials finished; in runs/rates" in text
@@ -261,6 +263,11 @@ def test_the_table_finds_the_best_and_shows_itself_within_80_columns():
     assert "3  timed out: It took longer." in text
     assert str(table) == text
     assert "<td>timed out</td>" in table._repr_html_()
+
+
+def test_a_function_that_was_called_already_is_refused_with_what_to_write(tmp_path):
+    with pytest.raises(fitroom.InputError, match=r"must be callable[^!]*without calling it"):
+        run(square(2), [{"a": 2}], tmp_path)
 
 
 def test_what_did_not_fit_is_considered_again_when_there_is_more_memory(tmp_path):

@@ -122,6 +122,8 @@ def leaks(
     backend = current_backend()
     run = _make_run(function, fresh)
     memory = _Memory(backend)
+    if fresh:
+        backend.begin_round()  # what `fresh` looks for among all objects, it finds only before they are frozen
     with quick_collections() as forget_garbage:
         for number in range(rounds):
             if on_round:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from fitroom.activity import begin_step
 from fitroom.backends.contract import Backend
 from fitroom.holders import UNKNOWN, Holder, find_holders, find_user_line, list_held, name_line
 from fitroom.loops.advice import classify_holder, describe_advice
@@ -47,6 +48,7 @@ def find_suspects(
                 collect_garbage()
                 types.append(_count_types())
                 lines.append(tracemalloc.take_snapshot())
+            begin_step("looking for what holds it")
             found = [
                 *_suspect_arrays(born_since(arrays, list_live_arrays(backend)).values()),
                 *_suspect_arrays(born_since(host_arrays, list_host_arrays()).values()),
@@ -88,9 +90,15 @@ def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
         if len(group) >= _ROUNDS and sum(array.bytes for array in group) >= least
     }
     samples = [_choose_sample(group) for group in large.values()]
-    holders = find_holders(samples)
-    for (what, group), sample, holder in zip(large.items(), samples, holders, strict=True):
+    small = [_choose_sample(group) for what, group in groups.items() if what not in large and len(group) >= _ROUNDS]
+    losses = [each for each in small if _has_graph(each)][:_MOST_SUSPECTS]
+    holders = find_holders([*samples, *losses])
+    of_losses = next((each for each in holders[len(samples) :] if each.kind != "unknown"), UNKNOWN)
+    for (what, group), sample, holder in zip(large.items(), samples, holders, strict=False):
         kind = classify_holder(group[0].owner, holder, sample)
+        # PyTorch's own C++ holds what a graph needs: a loss that somebody keeps is then the reason.
+        if holder.kind == "unknown" and of_losses.kind != "unknown" and kind in ("array", "loss"):
+            kind, holder = "loss", of_losses
         yield Suspect(
             kind=kind,
             what=f"{what}: {len(group) // _ROUNDS} more a round",
@@ -104,7 +112,11 @@ def _suspect_arrays(born: Iterable[LiveArray]) -> Iterator[Suspect]:
 def _choose_sample(group: list[LiveArray]) -> Any | None:
     """The largest array of a group; of PyTorch's, one that holds others for the backward pass rather than one held."""
     alive = [(array.bytes, array.reference()) for array in group]
-    return max(alive, key=lambda each: (each[0], getattr(each[1], "grad_fn", None) is not None))[1]
+    return max(alive, key=lambda each: (each[0], _has_graph(each[1])))[1]
+
+
+def _has_graph(array: Any) -> bool:
+    return getattr(array, "grad_fn", None) is not None
 
 
 def _describe_group(owner: str, array: Any) -> str:
@@ -131,10 +143,11 @@ def _suspect_programs(before: dict[tuple[int, str], int], now: dict[tuple[int, s
     names = list(dict.fromkeys(f"`{name}`" for _, name in grown))
     others = f" and {len(names) - _NAMED_FUNCTIONS} more" if len(names) > _NAMED_FUNCTIONS else ""
     times, kept = sum(more[key] for key in grown) / _ROUNDS, sum(now[key] for key in grown)
+    often = "once" if times == 1 else f"{times:g} times"
     yield Suspect(
         kind="retrace",
         what=f"function{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED_FUNCTIONS])}{others}: compiled "
-        f"{times:g} times a round, {kept} versions are kept",
+        f"{often} a round, {kept} versions are kept",
         bytes_a_round=None,
         holder=None,
         made_at=None,

@@ -10,6 +10,7 @@ of them, and have everything compiled again.
 
 import functools
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,9 @@ _ROUNDS_TO_GROW = 8
 
 _rounds_grown: dict[int, int] = {}
 """By `id` of a cache, in how many rounds in a row it has grown. JAX's caches live as long as the process."""
+
+_known: dict[int, Callable[[], Any]] = {}
+"""By `id`, references to the caches that were found. The collector does not list what was frozen since."""
 
 
 def live_arrays() -> list[tuple[Any, int]]:
@@ -44,20 +48,40 @@ def count_programs() -> dict[tuple[int, str], int]:
 
 def begin_round() -> Callable[[], tuple[str, ...]]:
     """Note what is there; the function that comes back ends the round."""
+    if not _known:
+        _find_caches()
     before = _cache_sizes()
 
     def end_round() -> tuple[str, ...]:
         gc.collect()
         gc.collect()
+        _find_caches()
         _empty_growing_caches(before)
         return _describe_pool()
 
     return end_round
 
 
+def _find_caches() -> None:
+    """Remember the caches of JAX's functions that are listed now."""
+    for each in gc.get_objects():
+        if _is_cache(each):
+            _known[id(each)] = _refer_to(each)
+
+
+def _refer_to(cache: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(cache)
+    except TypeError:  # a kind that cannot be referred to weakly
+        return lambda: cache
+
+
 def _cache_sizes() -> dict[int, tuple[Any, int]]:
     """The caches of JAX's functions by `id`, with how many entries each has."""
-    return {id(each): (each, each.cache_info().currsize) for each in gc.get_objects() if _is_cache(each)}
+    alive = {key: cache for key, refer in list(_known.items()) if (cache := refer()) is not None}
+    for key in _known.keys() - alive.keys():
+        del _known[key]
+    return {key: (cache, cache.cache_info().currsize) for key, cache in alive.items()}
 
 
 def _is_cache(value: Any) -> bool:

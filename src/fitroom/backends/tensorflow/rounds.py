@@ -7,6 +7,7 @@ garbage, nor `clear_session` frees its weights.
 
 And it keeps a kernel for every distinct operation that was run eagerly. The one that makes a variable is distinct for
 each variable: 36 KB of the host's memory for each weight, slot and metric that there ever was (TensorFlow 2.21).
+Emptied, the cache leaves some 50 bytes for each kernel that was made, in a list that TensorFlow never empties.
 
 Programs that XLA compiled stay on the host whatever becomes of their functions: TensorFlow's cache of them drops none.
 A round can only say so.

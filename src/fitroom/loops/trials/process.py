@@ -65,7 +65,10 @@ def pickle_function(function: Any, what: str = "function", *, inner: Any = None)
     import cloudpickle
 
     if not callable(function):
-        raise InputError(f"`{what}` must be callable. Received: {function!r:.200}.")
+        raise InputError(
+            f"`{what}` must be callable. Received: {function!r:.200}.",
+            hint="pass the function itself, without calling it: `train`, not `train(...)`",
+        )
     module = _find_unimportable_module(function if inner is None else inner)
     try:
         if module is not None:

@@ -103,6 +103,9 @@ class Trials(RichDisplay):
             what = "a number as its result" if name is None else f"the number {name!r} in its result"
             names = ", ".join(sorted(set().union(*(_list_numbers(row.result) for row in self.finished))))
             hint = f"name one that they have: {names}" if names else "return a number, or a dict of numbers"
+            if not self.finished and self.rows:
+                first = self.rows[0]
+                hint = f"none of the {len(self.rows)} trials finished; the first {first.state}: {first.error}"
             raise InputError(f"No finished trial has {what}.", hint=hint)
         return (max if highest else min)(found, key=lambda pair: pair[0])[1]
 
