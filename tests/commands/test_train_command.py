@@ -250,7 +250,7 @@ def test_report_is_made_anew_and_its_path_printed(place):
         (["train", "pictures", "--run-dir", "pictures"], 1, "must be a new or empty folder"),
         (["train", "pictures", "--run-dir", "tiny.py"], 1, "must be a folder. Received: tiny.py"),
         (["train", "pictures", "--learning-rate", "nan"], 1, "--learning-rate must be a finite number"),
-        (["train", "pictures", "--seed", "-1"], 2, "-1 is not in the range"),
+        (["train", "pictures", "--seed", "-1"], 2, "must be a whole number from 0 to 4,294,967,295. Received: '-1'"),
         (["train", "pictures", "--run-dir", "/proc/x/y"], 1, "The run folder /proc/x/y cannot be written"),
         (["trian", "pictures"], 2, "No such command 'trian'. Did you mean 'train'?"),
         (["gpu"], 2, "Did you mean 'gpus'?"),

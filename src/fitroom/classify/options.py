@@ -116,9 +116,10 @@ class TrainOptions:
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
         if self.fold is not None:
             Fold.parse(self.fold)
-        if self.learning_rate is not None and not math.isfinite(self.learning_rate):
+        if self.learning_rate is not None and not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InputError(
-                f"--learning-rate must be a finite number. Received: {self.learning_rate}.", hint="such as 0.001"
+                f"--learning-rate must be a finite number above 0. Received: {self.learning_rate}.",
+                hint="such as 0.001",
             )
         if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
             raise InputError(

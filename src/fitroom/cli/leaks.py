@@ -3,6 +3,7 @@
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.option_types import WholeNumber
 from fitroom.cli.output import choose_backend_and_say, json_text, progress, stdout_for_results
 from fitroom.errors import InputError
 
@@ -16,10 +17,10 @@ _NOT_ENOUGH = 3
 @click.command(name="leaks", epilog=_EPILOG)
 @click.argument("function", metavar="FILE.py:FUNCTION")
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Rounds, warm-up included."
+    "--rounds", type=WholeNumber(min=1), default=10, show_default=True, metavar="N", help="Rounds, warm-up included."
 )
 @click.option(
-    "--warm-up", type=click.IntRange(min=0), default=3, show_default=True, metavar="N", help="Rounds not judged."
+    "--warm-up", type=WholeNumber(min=0), default=3, show_default=True, metavar="N", help="Rounds not judged."
 )
 @click.option("--fresh", is_flag=True, help="Run each round in a block of fitroom.fresh().")
 @shared.backend("jax, tensorflow or torch.")

@@ -13,6 +13,7 @@ from fitroom.backends.choose import backend_before_keras
 from fitroom.cli import processes
 from fitroom.cli import shared_options as shared
 from fitroom.cli.fresh_process import Beginning, say
+from fitroom.cli.option_types import WholeNumber
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.environment import DEVICES
 from fitroom.errors import FitroomError, FreshStart, InputError, NeedsProcesses, OutOfMemoryError
@@ -26,7 +27,7 @@ _EPILOG = (
 
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--micro-batch", type=click.IntRange(min=1), metavar="N", help="Start with micro-batches of at most N samples."
+    "--micro-batch", type=WholeNumber(min=1), metavar="N", help="Start with micro-batches of at most N samples."
 )
 @click.option("--run-dir", metavar="FOLDER", help="Folder for checkpoints; the same command resumes after a kill.")
 @shared.devices("Train on several devices")
@@ -51,8 +52,8 @@ def command(
     \b
       fitroom run train.py --epochs 10
       fitroom run -m package.train --epochs 10
-      fitroom run --run-dir runs/a train.py        # the same command resumes after a kill
-      fitroom run --devices all train.py           # on all cards: each gets a share of every batch
+      fitroom run --run-dir runs/a train.py   # the same command resumes
+      fitroom run --devices all train.py      # each gets a share of every batch
     """
     beginning = Beginning()
     if is_module:
