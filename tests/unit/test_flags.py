@@ -1,5 +1,8 @@
 """What the command line says: help within 80 columns, errors of flags with what was received and what is expected."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -73,3 +76,54 @@ def test_parameters_of_a_users_function_keep_their_names(capsys):
 def test_flags_that_contradict_each_other_are_refused(flags, said):
     with pytest.raises(click.UsageError, match=said):
         fitroom.main([*flags, "xception"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--freeze --unfreeze-after 2", "leave it or --unfreeze-after out"),
+        ("--fold 1/5 --validation 0.3", "leave --validation out"),
+        ("--cache-limit 1GiB", "--cache-limit is of --cache"),
+    ],
+)
+def test_flags_of_train_of_which_one_would_do_nothing_are_refused(words, said):
+    with pytest.raises(click.UsageError, match=said):
+        fitroom.main(["train", "flowers", *words.split()], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("train . --validation 0.6 --test 0.5 --run-dir r", "validation=0.6, test=0.5"),
+        ("train . --cache ram --cache-limit much --run-dir r", "positive number with a unit"),
+        ("train . --fold 6/5 --run-dir r", "K from 1 to N"),
+        ("train . --fold x --run-dir r", "written K/N"),
+        ("doctor --batch-size 8", "Without --data no input is timed. Received: --batch-size"),
+        ("doctor --data . --run-dir runs", "--run-dir is for checking the machine"),
+    ],
+)
+def test_wrong_values_are_refused_before_anything_is_read(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=said):
+        fitroom.main(words.split(), standalone_mode=False)
+
+
+def test_a_plot_of_a_kind_that_cannot_be_drawn_is_refused_before_the_work():
+    with pytest.raises(click.BadParameter, match=r"must end in .svg or .png"):
+        fitroom.main(["lean", "xception", "--plot", "a.html"], standalone_mode=False)
+
+
+def test_the_list_of_cards_fits_into_80_columns():
+    lines = CliRunner().invoke(fitroom, ["gpus"]).stdout.splitlines()
+    assert len(lines) > 100
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_flag_of_run_behind_the_script_is_said_to_be_the_scripts(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "fitroom", "run", "train.py", "--micro-batch", "8", "--lr=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['--micro-batch', '8', '--lr=1']\n"
+    assert "--micro-batch is passed to train.py" in done.stderr
+    assert "--lr" not in done.stderr

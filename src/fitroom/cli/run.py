@@ -5,6 +5,7 @@ import os
 import runpy
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -35,7 +36,10 @@ _EPILOG = (
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module or package, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     micro_batch: int | None,
     run_dir: str | None,
     devices: DeviceSelection | None,
@@ -59,6 +63,8 @@ def command(
     if is_module:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     _check_is_there(script, is_module=is_module)
+    if not processes.is_launched():
+        _note_misplaced(ctx, script, arguments)
     if devices is not None:
         _spread(devices, backend, beginning)
     from fitroom.cli.script_protection import ScriptProtection
@@ -141,6 +147,14 @@ def _check_is_there(script: str, *, is_module: bool) -> None:
             f"There is no module {script!r}.",
             hint="`fitroom run -m package.train` looks for package/train.py in this folder and in installed packages",
         )
+
+
+def _note_misplaced(ctx: click.Context, script: str, arguments: Sequence[str]) -> None:
+    """Say that a flag of this command, typed behind the script, is the script's."""
+    own = {flag for param in ctx.command.params if isinstance(param, click.Option) for flag in param.opts}
+    for word in dict.fromkeys(argument.partition("=")[0] for argument in arguments):
+        if word.startswith("--") and word in own:
+            say(f"{word} is passed to {script}; before {script} it would be fitroom's")
 
 
 def _print_traceback(error: Exception) -> None:

@@ -41,6 +41,16 @@ def _check_devices(ctx: click.Context, param: click.Parameter, value: str | None
     return None if value is None else str(DevicesChoice().convert(value, param, ctx))
 
 
+def _check_contradictions(given: dict[str, Any], *, resume: bool) -> None:
+    """Refuse flags of which one would do nothing beside the other."""
+    if given.get("freeze") and given.get("unfreeze_after") is not None:
+        raise click.UsageError("--freeze trains only the last layer to the end: leave it or --unfreeze-after out")
+    if given.get("fold") is not None and "validation" in given:
+        raise click.UsageError("--fold says which images are held out: leave --validation out")
+    if "cache_limit" in given and "cache" not in given and not resume:
+        raise click.UsageError("--cache-limit is of --cache: add --cache ram or --cache disk")
+
+
 def _check_engine(options: TrainOptions) -> None:
     """Raise an error for what several devices cannot do, before images are read."""
     selection = DeviceSelection.of(options.devices or "all")
@@ -219,6 +229,7 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
     """
     beginning, must_restart = Beginning(), False
     given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}
+    _check_contradictions(given, resume=resume)
     run = choose_run(flags, given, resume=resume)
     if run.is_finished:
         report = ensure_report(run.folder)
