@@ -173,7 +173,7 @@ class Recipe:
         if self.micro_batch is not None and (self.keras_accumulation or 1) > 1:
             raise InputError(
                 "`micro_batch` and `keras_accumulation` both split the batch. Received both.",
-                hint="take micro_batch: it gives the whole batch's result, Keras's own accumulation does not",
+                hint="take `micro_batch`: it gives the whole batch's result, Keras's own accumulation does not",
             )
 
     def _settle_step(self) -> None:

@@ -55,3 +55,13 @@ def test_without_a_size_the_error_names_the_flags(source):
 def test_a_size_that_the_model_cannot_take_is_refused_with_its_own_words(source):
     with pytest.raises(ModelError, match=r"cannot take tokens of shape \(None, 6\).*incompatible"):
         load_model(source("Images", sequence_length=6))
+
+
+def test_a_sequence_length_that_no_input_leaves_open_is_refused(tmp_path):
+    file = tmp_path / "built.py"
+    file.write_text(
+        "import keras\ndef make():\n    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n"
+    )
+    assert load_model(ModelSource(text=f"{file}:make", sequence_length=4)).built
+    with pytest.raises(ModelError, match=r"no sequence length open.*\(None, 4\).*--sequence-length 6"):
+        load_model(ModelSource(text=f"{file}:make", sequence_length=6))

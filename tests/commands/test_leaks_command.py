@@ -14,6 +14,8 @@ def leaky():
     kept.append(np.ones(2**17))
 def steady(number):
     np.ones(2**17)
+def broken():
+    raise KeyError("label")
 """
 
 
@@ -52,3 +54,11 @@ def test_what_cannot_be_called_is_refused(tmp_path):
     assert "name the function that carries out one round" in run_leaks(tmp_path, "folds.py:kept").stderr
     early = run_leaks(tmp_path, "other.py:leaky", "--rounds", "3").stderr
     assert "No round is left to judge" in early  # said before anything is imported
+
+
+def test_what_the_function_raises_is_said_to_be_its_own(tmp_path):
+    needs("torch")
+    done = run_leaks(tmp_path, "folds.py:broken")
+    assert done.returncode == 1
+    assert "error: folds.py:broken raised KeyError: 'label'" in done.stderr
+    assert "unexpected" not in done.stderr

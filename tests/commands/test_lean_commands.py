@@ -86,7 +86,7 @@ def test_each_format_answers_as_the_model_does(trained, name):
 def test_wrong_calls_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     for arguments, said in (
-        (("export", "nowhere", "--format", "onnx"), "There is no 'nowhere'"),
+        (("export", "nowhere", "--format", "onnx"), "There is no file or folder 'nowhere'"),
         (("export", "empty", "--format", "onx"), "did you mean 'onnx'"),
         (("compress", "empty", "--sparsity", "0.5"), "There is no run in empty"),
     ):

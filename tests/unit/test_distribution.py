@@ -11,7 +11,7 @@ from fitroom.distribution.overhead import NCCL_BYTES, allocator_bytes
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.distribution.shares import check_batch, check_weights, share_out, share_ranges
 from fitroom.errors import InputError, NothingFitsError, UnknownNameError
-from fitroom.estimating.devices import why_not_sharded
+from fitroom.estimating.devices import SpreadRequest, why_not_sharded
 from fitroom.planning.devices import Need, plan_devices
 from fitroom.planning.option import Speed
 from fitroom.recipe import Recipe
@@ -191,3 +191,9 @@ def test_why_weights_are_not_divided_is_said():
 def test_a_card_that_cannot_train_its_share_is_named():
     with pytest.raises(NothingFitsError, match="RTX 3060 cannot train its share of 30"):
         plan_devices(CARDS, 90, "jax", _planner({"RTX 3060": None, "RTX 3090": 200}), _trial(), "all samples")
+
+
+def test_sharded_weights_need_several_devices():
+    alone = SpreadRequest(devices=1, shard_weights=True, backend="jax", compiles=True)
+    with pytest.raises(InputError, match="Received: one device"):
+        alone.check(8, measure=False, training=True)

@@ -15,7 +15,12 @@ from fitroom.explaining.explain import explain_file, explain_lines
 LOGS = Path(__file__).parent.parent / "fixtures" / "crash_logs"
 INDEX = {entry["file"]: entry for entry in json.loads((LOGS / "index.json").read_text())}
 ABOUT_MEMORY = [name for name, entry in INDEX.items() if entry["expected"]["kind"] != "none"]
-NOT_RECOGNISED = {"torch-cudnn-not-supported.log"}  # its text does not speak of memory
+NOT_RECOGNISED = {  # their texts do not speak of memory
+    "torch-cudnn-not-supported.log",
+    "cpu-jax-keras-predict.log",
+    "cpu-torch-worker-sigkill.log",
+    "cpu-multiprocessing-pipe-killed.log",
+}
 TORCH = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
@@ -135,6 +140,37 @@ def test_what_others_print_around_a_line_is_no_part_of_it(line):
 def test_colours_within_a_message_are_no_part_of_it():
     coloured = "\x1b[0;31mResourceExhaustedError\x1b[0m: \x1b[1mfailed to allocate memory\x1b[0m [Op:Mul]"
     assert explain_lines([coloured]).failure.framework == "tensorflow"
+
+
+NO_CUBLAS = "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+
+
+def test_a_library_that_fails_after_an_assertion_on_the_card_fails_for_that():
+    assertion = "Loss.cu:257: nll_loss: block: [0,0,0], thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed."
+    explanation = explain_lines([assertion, NO_CUBLAS])
+    assert not explanation.recognised
+    assert "Assertion `t >= 0" in explanation.notes[0]
+    assert explain_lines([assertion, TORCH]).failure.kind == "device_out_of_memory"
+
+
+def test_a_missing_library_that_is_not_needed_is_no_reason():
+    warning = "dlerror: libnvinfer.so.7: cannot open shared object file: No such file or directory"
+    assert explain_lines([warning, NO_CUBLAS]).recognised
+
+
+def test_keras_3_is_known_by_how_its_tensorflow_logs_and_keras_2_by_its_name():
+    said = "OOM when allocating tensor with shape[8,8] [[{{node m/dense_1/Relu}}]]"
+    node = f"W0000 00:00:1795128409.430706 23960 op_kernel.cc:1858] {said}"
+    assert explain_lines([node]).failure.layer == "m/dense"
+    assert explain_lines(['File "site-packages/tf_keras/src/engine.py"', node]).failure.layer == "m/dense_1"
+
+
+def test_one_request_that_is_said_twice_is_of_the_device_that_is_said_once():
+    lines = [
+        "Allocator (bfc_cpu_allocator_for_gpu) ran out of memory trying to allocate 1.26GiB (rounded to 1354979840)",
+        "ResourceExhaustedError: Out of memory while trying to allocate 1.26GiB.",
+    ]
+    assert explain_lines(lines).failure.kind == "host_out_of_memory"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "gbk"])

@@ -129,7 +129,7 @@ def list_image_files(places: Sequence[Path]) -> list[Path]:
 def find_model(place: Path) -> tuple[Path, Job]:
     """The `.keras` file of a run folder, or the file itself, and its job; an empty one for any other file."""
     if not os.path.exists(place):
-        raise InputError(f"There is no {str(place)!r}.", hint="give a run folder or a .keras file")
+        raise InputError(f"There is no file or folder {str(place)!r}.", hint="give a run folder or a .keras file")
     if not place.is_dir():
         return place, (records.read_job(place.parent) if place.name == MODEL_FILE else None) or Job()
     job, file = records.read_job(place), place / MODEL_FILE

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fitroom.data.settings import check_shares
 from fitroom.data.split import Fold
 from fitroom.errors import InputError, UnknownNameError
 from fitroom.files.field_types import check_fields
 from fitroom.keras_model.loading.function import is_function
 from fitroom.planning.request import ALLOWABLE, KEEPABLE, parse_knobs
 from fitroom.recipe import PRECISIONS
+from fitroom.units import parse_bytes
 
 AUTO = "auto"
 IMAGENET, NO_WEIGHTS, OWN_WEIGHTS = "imagenet", "none", "its own"
@@ -116,9 +118,12 @@ class TrainOptions:
             object.__setattr__(self, name, tuple(sorted(knob.replace("_", "-") for knob in knobs)))
         if self.fold is not None:
             Fold.parse(self.fold)
-        if self.learning_rate is not None and not math.isfinite(self.learning_rate):
+        check_shares(self.validation, self.test)
+        parse_bytes(self.cache_limit)
+        if self.learning_rate is not None and not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InputError(
-                f"--learning-rate must be a finite number. Received: {self.learning_rate}.", hint="such as 0.001"
+                f"--learning-rate must be a finite number above 0. Received: {self.learning_rate}.",
+                hint="such as 0.001",
             )
         if self.unfreeze_after is not None and self.unfreeze_after >= self.epochs:
             raise InputError(

@@ -9,6 +9,7 @@ import click
 
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_runs
+from fitroom.cli.option_types import Number, WholeNumber
 from fitroom.cli.output import choose_backend_and_say, open_view, stdout_for_results
 from fitroom.errors import RunInterrupted
 
@@ -23,10 +24,13 @@ _EPILOG = (
 @click.option("--sparsity", type=float, metavar="SHARE", help="Share of the channels to remove, e.g. 0.5.")
 @click.option("--target-size", metavar="SIZE", help="Or: prune until model.keras takes no more, e.g. 2MB.")
 @click.option(
-    "--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs of fine-tuning.  [default: half of the run's]"
+    "--epochs", type=WholeNumber(min=1), metavar="N", help="Epochs of fine-tuning.  [default: half of the run's]"
 )
 @click.option(
-    "--learning-rate", type=float, metavar="RATE", help="Of fine-tuning.  [default: that of a pretrained model]"
+    "--learning-rate",
+    type=Number(min=0, min_open=True),
+    metavar="RATE",
+    help="Of fine-tuning.  [default: that of a pretrained model]",
 )
 @click.option("--budget", metavar="SIZE", help="Memory to fine-tune in, e.g. 8GiB.  [default: as in the run]")
 @shared.unsafe

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from fitroom.checks.finding import Diagnosis
 from fitroom.cli import shared_options as shared
@@ -16,6 +17,9 @@ _EPILOG = (
     "work, or the input cannot work; 2 wrong usage. With --require-gpu a machine without a GPU is 1, too. Warnings, a "
     "slow input among them, leave it at 0."
 )
+
+
+_OF_INPUT = {"model": "--model", "batch_size": "--batch-size", "image_size": "--image-size"}
 
 
 @click.command(name="doctor", epilog=_EPILOG)
@@ -31,7 +35,10 @@ _EPILOG = (
     "--run-dir", default="runs", metavar="FOLDER", help="Where checkpoints will be, for the room on its disk."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     backend: str | None,
     require_gpu: bool,
     data: str | None,
@@ -51,10 +58,16 @@ def command(
     fitroom doctor --data flowers/ --model xception --batch-size 64
     fitroom doctor --data train.py:make_dataset --model train.py:make_model
     """
-    if data is None and (model or image_size):
+    typed = [name for name in _OF_INPUT if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if data is None and typed:
         raise InputError(
-            "--model and --image-size are for timing the input. Received: no --data.",
+            f"Without --data no input is timed. Received: {', '.join(_OF_INPUT[name] for name in typed)}.",
             hint="fitroom doctor --data flowers/ --model xception",
+        )
+    if data is not None and ctx.get_parameter_source("run_dir") is ParameterSource.COMMANDLINE:
+        raise InputError(
+            "--run-dir is for checking the machine. Received: --data, which times the input instead.",
+            hint="leave one of the two out",
         )
     if data is None:
         from fitroom.checks.diagnose import diagnose
@@ -62,9 +75,11 @@ def command(
         with progress() as say:
             diagnosis = diagnose(backend, run_dir=Path(run_dir), say=say)
     else:
+        from fitroom.backends.quiet import quieten
         from fitroom.checks.input_timing import check_named_input
 
         name = choose_backend_and_say(backend)
+        quieten(name)
         with progress() as say, stdout_for_results():
             findings = check_named_input(data, model=model, batch_size=batch_size, image_size=image_size, say=say)
         diagnosis = Diagnosis(backend=name, findings=tuple(findings))

@@ -10,7 +10,7 @@ import click
 from fitroom.activity import activity
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
-from fitroom.cli.option_types import BatchSizes
+from fitroom.cli.option_types import BatchSizes, WholeNumber
 from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
 from fitroom.distribution.cards import MOST_CARDS
 from fitroom.errors import FitroomError
@@ -21,6 +21,14 @@ _EPILOG = (
     "Results go to stdout, everything else to stderr. Exit codes: 0 estimated, whether it fits or not; 1 the input "
     "cannot be used, or with --check a step does not fit; 2 wrong usage."
 )
+
+
+_OF_TRAINING = {
+    "optimizer": "--optimizer",
+    "micro_batch": "--micro-batch",
+    "remat": "--remat",
+    "keras_accumulation": "--accumulate",
+}
 
 
 @click.command(name="estimate", epilog=_EPILOG)
@@ -53,7 +61,8 @@ _EPILOG = (
 @shared.kernels("What computes the layers: Keras's own operations, or the framework's fused ones.")
 @click.option(
     "--accumulate",
-    type=click.IntRange(min=1),
+    "keras_accumulation",
+    type=WholeNumber(min=1),
     metavar="N",
     help="Split the batch into N micro-steps with Keras's own gradient accumulation.",
 )
@@ -61,7 +70,7 @@ _EPILOG = (
 @click.option("--input-dtype", metavar="DTYPE", help="Dtype in which a batch is transferred to the card, e.g. uint8.")
 @click.option(
     "--devices",
-    type=click.IntRange(min=1, max=MOST_CARDS),
+    type=WholeNumber(min=1, max=MOST_CARDS),
     default=1,
     metavar="N",
     help="Share the batch among N cards like this one; all figures are per card, with what distribution adds.",
@@ -95,7 +104,6 @@ def command(
     timeline: bool,
     check: bool,
     plot: Path | None,
-    accumulate: int | None,
     sequence_length: int | None,
     devices: int,
     shard_weights: bool,
@@ -111,10 +119,10 @@ def command(
     \b
     fitroom estimate xception --batch-size 64 --backend jax --gpu H200
     fitroom estimate xception --batch-size 16,32,64,128 --gpu "RTX 3060"
-    fitroom estimate xception --batch-size 512 --devices 4 --gpu "RTX 3090"     # per card
-    fitroom estimate keras_hub:BertBackbone --config arguments.json --sequence-length 128
+    fitroom estimate xception --batch-size 512 --devices 4 --gpu "RTX 3090"
+    fitroom estimate keras_hub:BertBackbone --config a.json --sequence-length 128
     fitroom estimate model.keras --plot memory.html
-    fitroom estimate model.keras --gpu "RTX 3060" --check    # exit code 1 if it does not fit
+    fitroom estimate model.keras --gpu "RTX 3060" --check
     """
     from fitroom.cli.estimate_job import EstimateJob
     from fitroom.memory.estimate import Estimate
@@ -124,12 +132,14 @@ def command(
         raise click.UsageError("--plot draws one step: give one --batch-size and one --backend")
     if timeline and not as_json:
         raise click.UsageError("--timeline needs --json; --plot draws the timeline")
+    if inference:
+        _check_is_of_predict(**knobs)
     job = EstimateJob(
         model=model,
         config=config,
         batch_sizes=batch_size,
         classes=classes,
-        recipe=Recipe(keras_accumulation=accumulate, **knobs),
+        recipe=Recipe(**knobs),
         gpu=gpu,
         limit=limit,
         training=not inference,
@@ -161,6 +171,12 @@ def command(
         _print(cells)
     if check and not all(isinstance(cell, Estimate) and cell.fits for cell in cells):
         click.get_current_context().exit(1)
+
+
+def _check_is_of_predict(**knobs: Any) -> None:
+    for name, flag in _OF_TRAINING.items():
+        if knobs[name] is not None:
+            raise click.UsageError(f"{flag} is of training and cannot be used with --inference")
 
 
 def _fetch_compiler(backend: str | None, *, everywhere: bool) -> None:

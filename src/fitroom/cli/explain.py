@@ -10,6 +10,7 @@ import click
 
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
+from fitroom.cli.option_types import WholeNumber
 from fitroom.cli.output import choose_backend_and_say, json_text, progress, stdout_for_results
 from fitroom.errors import InputError
 from fitroom.explaining.cause import Cause
@@ -32,7 +33,7 @@ _EPILOG = (
     shell_complete=complete_models,
 )
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples of the step that failed; with --model."
+    "--batch-size", type=WholeNumber(min=1), metavar="N", help="Samples of the step that failed; with --model."
 )
 @shared.image_size
 @shared.classes

@@ -74,7 +74,7 @@ def _words(found: Any, *, resizes: bool) -> str:
         f"size       {format_bytes(found.size_bytes)}{smaller if found.float_bytes > 1.05 * found.size_bytes else ''}",
         f"agreement  the same class on {100 * found.same_class:.1f} % of {found.images} {kind};",
         f"           outputs differ by up to {found.largest_difference:.2g}"
-        + (" (its resizing is not that of the training)" if resizes else ""),
+        + (";\n           its resizing is not that of the training" if resizes else ""),
         f"latency    {format_latency(found.latency_seconds)} for one image on this machine's CPU",
     ]
     if found.quantized_share is not None:

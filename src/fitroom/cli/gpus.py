@@ -21,7 +21,8 @@ from fitroom.report.facts import (
 )
 from fitroom.units import format_bytes
 
-WIDTH = 100
+WIDTH = 80
+_CARDS = "Cards, with TFLOPS in float32 and bfloat16"
 
 
 @click.command("gpus", epilog="Exit codes: 0 done; 1 unknown card; 2 wrong usage.")
@@ -58,7 +59,7 @@ def _show_live(live: tuple[LiveGpu, ...]) -> None:
 
 
 def _show_catalogue(cards: tuple[Card, ...]) -> None:
-    table = _table("Cards", "Name", "Memory", "Capability", "GB/s", "float32 TFLOPS", "bfloat16 TFLOPS")
+    table = _table(_CARDS, "Name", "Memory", "Capability", "GB/s", "float32", "bfloat16")
     for (vendor, architecture), group in groupby(cards, key=lambda card: (card.vendor, card.architecture)):
         table.add_row()
         table.add_row(f"{vendor} {architecture}")
@@ -72,7 +73,7 @@ def _show_catalogue(cards: tuple[Card, ...]) -> None:
                 format_tflops(card.bf16_flops),
             )
     _print(table)
-    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are listed for their memory only.")
+    click.echo("\n`fitroom gpus NAME` shows one card. AMD and Apple are listed for memory only.")
 
 
 def _show_card(card: Card) -> None:

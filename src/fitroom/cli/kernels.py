@@ -8,6 +8,7 @@ import click
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models
 from fitroom.cli.output import choose_backend_and_say, progress, stdout_for_results
+from fitroom.errors import BackendError
 from fitroom.recipe import Recipe
 
 _EPILOG = (
@@ -49,6 +50,11 @@ def command(
     Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
     name = choose_backend_and_say(backend or "torch")
+    if name == "jax":
+        raise BackendError(
+            "There are no fused kernels on jax: XLA fuses the operations of a step by itself.",
+            hint="--backend torch, or --backend tensorflow",
+        )
     quieten(name)
     jit = False if name == "tensorflow" else None
     source = ModelSource(text=model, image_size=image_size, classes=classes, precision=precision, unsafe=unsafe)

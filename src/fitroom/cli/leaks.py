@@ -3,8 +3,9 @@
 import click
 
 from fitroom.cli import shared_options as shared
+from fitroom.cli.option_types import WholeNumber
 from fitroom.cli.output import choose_backend_and_say, json_text, progress, stdout_for_results
-from fitroom.errors import InputError
+from fitroom.errors import FitroomError, InputError
 
 _EPILOG = (
     "Results go to stdout, everything else to stderr. Exit codes: 0 steady; 1 it leaks, or the input cannot work; "
@@ -16,10 +17,10 @@ _NOT_ENOUGH = 3
 @click.command(name="leaks", epilog=_EPILOG)
 @click.argument("function", metavar="FILE.py:FUNCTION")
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Rounds, warm-up included."
+    "--rounds", type=WholeNumber(min=1), default=10, show_default=True, metavar="N", help="Rounds, warm-up included."
 )
 @click.option(
-    "--warm-up", type=click.IntRange(min=0), default=3, show_default=True, metavar="N", help="Rounds not judged."
+    "--warm-up", type=WholeNumber(min=0), default=3, show_default=True, metavar="N", help="Rounds not judged."
 )
 @click.option("--fresh", is_flag=True, help="Run each round in a block of fitroom.fresh().")
 @shared.backend("jax, tensorflow or torch.")
@@ -36,7 +37,7 @@ def command(function: str, rounds: int, warm_up: int, fresh: bool, backend: str 
     fitroom leaks package.module:train_fold --json
     """
     from fitroom.backends.quiet import quieten
-    from fitroom.keras_model.loading.function import find_function, is_function
+    from fitroom.keras_model.loading.function import error_of, find_function, is_function
 
     if not is_function(function):
         raise InputError(
@@ -48,13 +49,19 @@ def command(function: str, rounds: int, warm_up: int, fresh: bool, backend: str 
     quieten(choose_backend_and_say(backend))
     with stdout_for_results(), progress() as say:
         say(f"importing {function.rpartition(':')[0] or function}")
-        found = leaks(
-            find_function(function.strip(), purpose="carries out one round", example="one_round"),
-            rounds,
-            warm_up=warm_up,
-            fresh=fresh,
-            on_round=lambda number, of: say(f"round {number + 1} of {of}"),
-        )
+        one_round = find_function(function.strip(), purpose="carries out one round", example="one_round")
+        try:
+            found = leaks(
+                one_round,
+                rounds,
+                warm_up=warm_up,
+                fresh=fresh,
+                on_round=lambda number, of: say(f"round {number + 1} of {of}"),
+            )
+        except FitroomError:
+            raise
+        except Exception as error:  # whatever the user's function raises
+            raise error_of(function.strip(), error) from error
     if as_json:
         click.echo(json_text(found.to_dict()))
     else:

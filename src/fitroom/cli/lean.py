@@ -27,7 +27,7 @@ _EPILOG = (
 @shared.unsafe
 @click.option("--quick", is_flag=True, help="One estimate, the rest interpolated and marked with ~.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
-@shared.plot("Plot what each change leaves, to .svg or .png.")
+@shared.file("--plot", "Plot what each change leaves, to .svg or .png.", ".svg", ".png")
 def command(backend: str | None, as_json: bool, plot: Path | None, **asked: Any) -> None:
     """Show what changes to MODEL would save: smaller images, fewer channels, another optimizer, adapters, and others.
     Each row is an estimate of the changed training step (at most eight; more are interpolated), ordered by saving per

@@ -1,11 +1,14 @@
 """The entry point of the command line. Commands are imported when they are used, so that `--help` stays fast."""
 
+import gc
 import importlib
 import os
+import re
 import signal
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import click
 
@@ -47,6 +50,10 @@ _DEBUG = click.Option(
 )
 
 
+_OF_FUNCTIONS = ("image_size", "batch_size", "classes")
+"""Options that errors do not mean by these names: a user's function may have such parameters."""
+
+
 class _LazyGroup(click.Group):
     """Lists commands without importing them."""
 
@@ -68,7 +75,11 @@ class _LazyGroup(click.Group):
         nearest = [] if args[0] in COMMANDS or ctx.resilient_parsing else nearest_names(args[0], COMMANDS, count=1)
         if nearest:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {nearest[0]!r}?")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        options = [param for param in command.params if isinstance(param, click.Option)] if command else []
+        flags = {option.name: max(option.opts, key=len) for option in options if option.name not in _OF_FUNCTIONS}
+        ctx.find_root().ensure_object(dict)["flags"] = flags
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -90,7 +101,7 @@ def main() -> NoReturn:
     # On SIGTERM exit as on Ctrl-C, so that child processes end and temporary folders are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     accept_any_name()
-    noted: dict[str, bool] = {}
+    noted: dict[str, Any] = {}
     try:
         status = fitroom.main(prog_name="fitroom", standalone_mode=False, obj=noted)
     except click.ClickException as error:
@@ -107,12 +118,15 @@ def main() -> NoReturn:
         if noted.get("debug"):
             traceback.print_exc()  # with the hint in it
         else:
-            report(error if isinstance(error, FitroomError) else _unexpected(error))
+            report(error if isinstance(error, FitroomError) else _unexpected(error), noted.get("flags", {}))
         status = 1
     finally:
         # A Ctrl-C within an `exec` of text, as in the import of a named tuple, leaves a mark in Python, by which
         # `python -m fitroom` would end by the signal and not with our exit code. Another `exec` takes the mark away.
         exec("")
+        # Frameworks make half a million objects that stay: at its end Python would go through all of them, for seconds
+        # in which the answer is shown and the prompt is not back.
+        gc.freeze()
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -123,13 +137,17 @@ def _unexpected(error: Exception) -> FitroomError:
     )
 
 
-def report(error: FitroomError) -> None:
-    """Print an error and its hint to stderr."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+def report(error: FitroomError, flags: Mapping[str, str]) -> None:
+    """Print an error and its hint to stderr. Arguments of Python named in them become flags of the command."""
+
+    def name_flags(text: str) -> str:
+        return re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), text)
+
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {name_flags(error.message)}", err=True)
     if isinstance(error, OutOfMemoryError) and error.explanation is not None:
         from rich.console import Console
 
         click.echo(err=True)
         Console(stderr=True).print(error.explanation)
     if error.hint:
-        click.echo(f"\n{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+        click.echo(f"\n{click.style('hint:', fg='cyan')} {name_flags(error.hint)}", err=True)

@@ -1,6 +1,8 @@
-"""Types of command-line options: batch sizes, image sizes, remat choices."""
+"""Types of command-line options: numbers, batch sizes, image sizes, remat choices."""
 
+import math
 import re
+from typing import Any
 
 import click
 
@@ -15,6 +17,36 @@ _DIGITS = re.compile(r"\s*\d{1,10}\s*")
 
 _MAX_BATCH = 2**31 - 1
 """Frameworks count the samples of a batch in 32 bits."""
+
+
+class WholeNumber(click.IntRange):
+    """A whole number of at least `min`, and at most `max` where there is one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse the number."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            bounds = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max:,}"
+            self.fail(f"must be a whole number {bounds}. Received: {str(value)!r}.", param, ctx)
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the number."""
+        try:
+            number = float(super().convert(value, param, ctx))
+        except click.BadParameter:
+            number = math.nan
+        if not math.isfinite(number):
+            lowest = f"{'above' if self.min_open else 'of at least'} {self.min}"
+            bounds = (
+                lowest if self.max is None else f"{lowest} and {'below' if self.max_open else 'at most'} {self.max}"
+            )
+            self.fail(f"must be a number {bounds}. Received: {str(value)!r}.", param, ctx)
+        return number
 
 
 class BatchSizes(click.ParamType):  # type: ignore[type-arg]

@@ -1,6 +1,7 @@
 """`fitroom plan`: the fastest recipe that fits."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +74,20 @@ def command(
     package (keras_hub:BertBackbone) with its arguments in a JSON file.
 
     \b
-    fitroom plan xception --image-size 299 --batch-size 256 --gpu "RTX 3060" --precision auto
+    fitroom plan xception --batch-size 256 --gpu "RTX 3060" --precision auto
     fitroom plan xception --batch-size max --budget 12GiB
     fitroom plan xception --batch-size 256 --gpu all
     fitroom plan xception --batch-size 512 --gpus "2x RTX 3060, 1x RTX 3090"
-    fitroom plan model.keras --budget 8GiB --keep precision --allow image-size --plot plan.html
+    fitroom plan model.keras --budget 8GiB --keep precision --allow image-size
+    fitroom plan model.keras --budget 8GiB --plot plan.html --save plan.json
     """
     from fitroom.cli.plan_job import PlanJob
 
-    cards = _read_cards(gpus, gpu=gpu, plot=plot, save=save, **asked) if gpus is not None else ()
+    of_one = {"plot": plot, "save": save, "all_recipes": all_recipes}
+    cards = _read_cards(gpus, gpu=gpu, **of_one, **asked) if gpus is not None else ()
     everywhere = (gpu or "").strip().lower() == ALL
     if everywhere:
-        _check_is_for_all(plot=plot, save=save, **asked)
+        _check_is_for_all(**of_one, **asked)
     job = PlanJob(gpu=None if everywhere else gpu, **asked | {"prefer": asked["prefer"].replace("-", " ")})
     backend = choose_backend_and_say(backend)
     if cards:
@@ -121,18 +124,20 @@ def command(
 
 
 def _read_cards(gpus: str, **asked: Any) -> tuple[Card, ...]:
-    for flag in ("gpu", "probe", "plot", "save"):
-        if asked[flag]:
-            raise click.UsageError(f"--{flag} is for one card and cannot be used with --gpus")
+    _refuse(("gpu", "probe", "plot", "save", "all_recipes"), asked, "--gpus")
     if asked["batch_size"] == "max":
         raise click.UsageError("--gpus needs a number for --batch-size")
     return parse_cards(gpus)
 
 
+def _refuse(names: Sequence[str], asked: Mapping[str, Any], beside: str) -> None:
+    for name in names:
+        if asked[name]:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for one card and cannot be used with {beside}")
+
+
 def _check_is_for_all(**asked: Any) -> None:
-    for flag in ("budget", "probe", "plot", "save"):
-        if asked[flag]:
-            raise click.UsageError(f"--{flag} is for one card and cannot be used with --gpu all")
+    _refuse(("budget", "probe", "plot", "save", "all_recipes"), asked, "--gpu all")
     if asked["batch_size"] == "max":
         raise click.UsageError("--gpu all needs a number for --batch-size: max differs from card to card")
 

@@ -9,6 +9,7 @@ import click
 
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_runs
+from fitroom.cli.option_types import WholeNumber
 from fitroom.cli.output import choose_backend_and_say
 from fitroom.errors import FitroomError
 
@@ -23,7 +24,7 @@ _EPILOG = (
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--top",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=5,
     show_default=True,
     metavar="N",

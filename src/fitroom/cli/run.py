@@ -5,6 +5,7 @@ import os
 import runpy
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from fitroom.backends.choose import backend_before_keras
 from fitroom.cli import processes
 from fitroom.cli import shared_options as shared
 from fitroom.cli.fresh_process import Beginning, say
+from fitroom.cli.option_types import WholeNumber
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.environment import DEVICES
 from fitroom.errors import FitroomError, FreshStart, InputError, NeedsProcesses, OutOfMemoryError
@@ -26,7 +28,7 @@ _EPILOG = (
 
 @click.command(epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--micro-batch", type=click.IntRange(min=1), metavar="N", help="Start with micro-batches of at most N samples."
+    "--micro-batch", type=WholeNumber(min=1), metavar="N", help="Start with micro-batches of at most N samples."
 )
 @click.option("--run-dir", metavar="FOLDER", help="Folder for checkpoints; the same command resumes after a kill.")
 @shared.devices("Train on several devices")
@@ -34,7 +36,10 @@ _EPILOG = (
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module or package, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     micro_batch: int | None,
     run_dir: str | None,
     devices: DeviceSelection | None,
@@ -51,13 +56,15 @@ def command(
     \b
       fitroom run train.py --epochs 10
       fitroom run -m package.train --epochs 10
-      fitroom run --run-dir runs/a train.py        # the same command resumes after a kill
-      fitroom run --devices all train.py           # on all cards: each gets a share of every batch
+      fitroom run --run-dir runs/a train.py   # the same command resumes
+      fitroom run --devices all train.py      # each gets a share of every batch
     """
     beginning = Beginning()
     if is_module:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     _check_is_there(script, is_module=is_module)
+    if not processes.is_launched():
+        _note_misplaced(ctx, script, arguments)
     if devices is not None:
         _spread(devices, backend, beginning)
     from fitroom.cli.script_protection import ScriptProtection
@@ -140,6 +147,14 @@ def _check_is_there(script: str, *, is_module: bool) -> None:
             f"There is no module {script!r}.",
             hint="`fitroom run -m package.train` looks for package/train.py in this folder and in installed packages",
         )
+
+
+def _note_misplaced(ctx: click.Context, script: str, arguments: Sequence[str]) -> None:
+    """Say that a flag of this command, typed behind the script, is the script's."""
+    own = {flag for param in ctx.command.params if isinstance(param, click.Option) for flag in param.opts}
+    for word in dict.fromkeys(argument.partition("=")[0] for argument in arguments):
+        if word.startswith("--") and word in own:
+            say(f"{word} is passed to {script}; before {script} it would be fitroom's")
 
 
 def _print_traceback(error: Exception) -> None:

@@ -9,25 +9,25 @@ import click
 
 from fitroom.backends.choose import INSTALLABLE
 from fitroom.cli.completion import complete_gpus
-from fitroom.cli.option_types import DevicesChoice, RematChoice
+from fitroom.cli.option_types import DevicesChoice, RematChoice, WholeNumber
 from fitroom.environment import NO_CORRECTIONS
 from fitroom.recipe import KERNELS, PRECISIONS, REMAT_NAMES
 
 Decorator = Callable[[Any], Any]
 
 image_size = click.option(
-    "--image-size", type=click.IntRange(min=1), metavar="PIXELS", help="Height and width of the images."
+    "--image-size", type=WholeNumber(min=1), metavar="PIXELS", help="Height and width of the images."
 )
 sequence_length = click.option(
     "--sequence-length",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Length of the input sequences, where the model leaves it open or is not built.",
 )
 jit = click.option("--jit/--no-jit", default=None, help="Whether to compile the whole step.  [default: as Keras does]")
 classes = click.option(
     "--classes",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Number of classes of a keras.applications model.  [default: 5]",
 )
@@ -56,9 +56,7 @@ unsafe = click.option("--unsafe", is_flag=True, help="Run code stored in a .kera
 
 def batch_size(text: str) -> Decorator:
     """`--batch-size`, a single number."""
-    return click.option(
-        "--batch-size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help=text
-    )
+    return click.option("--batch-size", type=WholeNumber(min=1), default=32, show_default=True, metavar="N", help=text)
 
 
 def backend(text: str, *more: str, default: str = "KERAS_BACKEND, keras.json, else the first installed") -> Decorator:
@@ -99,7 +97,7 @@ def optimizer(text: str, **options: Any) -> Decorator:
 
 def micro_batch(text: str) -> Decorator:
     """`--micro-batch`."""
-    return click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help=text)
+    return click.option("--micro-batch", type=WholeNumber(min=1), metavar="N", help=text)
 
 
 def remat(text: str, **options: Any) -> Decorator:

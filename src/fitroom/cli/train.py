@@ -18,13 +18,13 @@ from fitroom.classify.options import TrainOptions, resume_command
 from fitroom.cli import shared_options as shared
 from fitroom.cli.completion import complete_models, complete_runs
 from fitroom.cli.fresh_process import Beginning
-from fitroom.cli.option_types import DevicesChoice, PixelsOrAuto
+from fitroom.cli.option_types import DevicesChoice, Number, PixelsOrAuto, WholeNumber
 from fitroom.cli.output import choose_backend_and_say, open_view, say_backend
 from fitroom.cli.run_place import choose_run, describe_finished
 from fitroom.cli.shared_options import knob_names
 from fitroom.distribution.selection import DeviceSelection
 from fitroom.distribution.shares import check_batch
-from fitroom.errors import BackendError, FitroomError, InputError, OutOfMemoryError, RunInterrupted
+from fitroom.errors import BackendError, FitroomError, OutOfMemoryError, RunInterrupted
 from fitroom.keras_model.loading.source import check_model
 from fitroom.keras_model.optimizers import check_optimizer
 from fitroom.planning.request import ALLOWABLE, KEEPABLE
@@ -39,6 +39,16 @@ _EPILOG = (
 def _check_devices(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """The selection as it is stored with the run, checked."""
     return None if value is None else str(DevicesChoice().convert(value, param, ctx))
+
+
+def _check_contradictions(given: dict[str, Any], *, resume: bool) -> None:
+    """Refuse flags of which one would do nothing beside the other."""
+    if given.get("freeze") and given.get("unfreeze_after") is not None:
+        raise click.UsageError("--freeze trains only the last layer to the end: leave it or --unfreeze-after out")
+    if given.get("fold") is not None and "validation" in given:
+        raise click.UsageError("--fold says which images are held out: leave --validation out")
+    if "cache_limit" in given and "cache" not in given and not resume:
+        raise click.UsageError("--cache-limit is of --cache: add --cache ram or --cache disk")
 
 
 def _check_engine(options: TrainOptions) -> None:
@@ -66,7 +76,7 @@ def _check_engine(options: TrainOptions) -> None:
 )
 @click.option(
     "--epochs",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=10,
     show_default=True,
     metavar="N",
@@ -91,7 +101,7 @@ def _check_engine(options: TrainOptions) -> None:
 @click.option("--freeze", is_flag=True, help="Train only the last layer.")
 @click.option(
     "--unfreeze-after",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Train only the last layer for N epochs, then all layers except BatchNormalization.",
 )
@@ -121,20 +131,18 @@ def _check_engine(options: TrainOptions) -> None:
 @shared.optimizer("A name of keras.optimizers.", default="adam", show_default=True)
 @click.option(
     "--learning-rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     metavar="RATE",
     help="Peak learning rate, with warm-up and cosine decay.  [default: Keras's; a tenth of it for fine-tuning]",
 )
 @click.option(
     "--label-smoothing",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     default=0.0,
     metavar="SHARE",
     help="Label smoothing, e.g. 0.1.",
 )
-@click.option(
-    "--early-stopping", type=click.IntRange(min=1), metavar="N", help="Stop after N epochs without improvement."
-)
+@click.option("--early-stopping", type=WholeNumber(min=1), metavar="N", help="Stop after N epochs without improvement.")
 @click.option(
     "--class-weight",
     type=click.Choice(["balanced"]),
@@ -152,7 +160,7 @@ def _check_engine(options: TrainOptions) -> None:
 )
 @click.option(
     "--validation",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     default=0.2,
     show_default=True,
     metavar="SHARE",
@@ -160,7 +168,7 @@ def _check_engine(options: TrainOptions) -> None:
 )
 @click.option(
     "--test",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     default=0.0,
     show_default=True,
     metavar="SHARE",
@@ -173,7 +181,7 @@ def _check_engine(options: TrainOptions) -> None:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**32 - 1),
+    type=WholeNumber(0, 2**32 - 1),
     default=0,
     show_default=True,
     metavar="N",
@@ -183,7 +191,7 @@ def _check_engine(options: TrainOptions) -> None:
 @click.option("--cache-limit", default="4GiB", show_default=True, metavar="SIZE", help="Largest size of the cache.")
 @click.option("--strict", is_flag=True, help="Refuse files that are not images instead of skipping them.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Threads that decode images.  [default: one per core]"
+    "--workers", type=WholeNumber(min=1), metavar="N", help="Threads that decode images.  [default: one per core]"
 )
 @click.option(
     "--devices",
@@ -214,12 +222,14 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
 
     \b
     fitroom train flowers/ --model xception --epochs 10
-    fitroom train flowers/ --model resnet50 --batch-size 256 --budget 8GiB --weights none --run-dir runs/a
+    fitroom train flowers/ --model resnet50 --batch-size 256 --budget 8GiB
+    fitroom train flowers/ --weights none --run-dir runs/a
     fitroom train flowers/ --image-size auto --budget 2GiB --keep precision
     fitroom train --resume                  # resume the latest unfinished run
     """
     beginning, must_restart = Beginning(), False
     given = {name: value for name, value in flags.items() if _was_typed(ctx, name)}
+    _check_contradictions(given, resume=resume)
     run = choose_run(flags, given, resume=resume)
     if run.is_finished:
         report = ensure_report(run.folder)
@@ -259,9 +269,6 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
                 raise
             view.said(beginning.reason(error))
             must_restart = True
-        except InputError as error:
-            _name_flags(error)
-            raise
         else:
             # The paths are printed to stdout below, and not twice.
             view.ended(summary if as_json else summary | {"run_dir": None, "report": None})
@@ -279,12 +286,6 @@ def command(ctx: click.Context, /, resume: bool, as_json: bool, **flags: Any) ->
 
 def _places(folder: Path, report: Path) -> dict[str, str]:
     return {"run_dir": str(folder), "model": str(folder / MODEL_FILE), "report": str(report)}
-
-
-def _name_flags(error: InputError) -> None:
-    """Replace arguments of `fit` in an error by flags of the command line."""
-    error.message = error.message.replace("`run_dir`", "--run-dir")
-    error.hint = error.hint and error.hint.replace("`run_dir`", "--run-dir")
 
 
 def _was_typed(ctx: click.Context, name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fitroom.cli.option_types import Number, WholeNumber
 from fitroom.cli.output import json_text
 from fitroom.errors import FitroomError
 
@@ -20,7 +21,7 @@ _EPILOG = (
 @click.argument("sweep", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--folds",
-    type=click.IntRange(min=2),
+    type=WholeNumber(min=2),
     metavar="N",
     help="Cross-validation: train each N times, each time with another N-th of the images held out.",
 )
@@ -31,11 +32,11 @@ _EPILOG = (
 )
 @click.option(
     "--at-once",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="The most trainings at once.  [default: as many as their `budget` allows; without one, one at a time]",
 )
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For each training.")
+@click.option("--time-limit", type=Number(min=0, min_open=True), metavar="SECONDS", help="For each training.")
 @click.option(
     "--again", type=click.Choice(["failed", "all"]), help="Carry out again those that failed before, or all of them."
 )

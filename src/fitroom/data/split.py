@@ -62,7 +62,8 @@ class Fold:
     def __post_init__(self) -> None:
         if self.of < 2 or not 1 <= self.number <= self.of:
             raise InputError(
-                f"A fold must be one of at least two. Received: {self}.", hint="write 1/5 for the first of five"
+                f"A fold must be the K-th of N, K from 1 to N and N at least 2. Received: {self}.",
+                hint="write 1/5 for the first of five",
             )
 
     def __str__(self) -> str:
@@ -74,7 +75,8 @@ class Fold:
         number, slash, of = text.partition("/")
         if not (slash and number.strip().isdecimal() and of.strip().isdecimal()):
             raise InputError(
-                f"A fold must be a number of so many. Received: {text!r}.", hint="write 1/5 for the first of five"
+                f"A fold must be written K/N, in whole numbers. Received: {text!r}.",
+                hint="write 1/5 for the first of five",
             )
         return cls(int(number), int(of))
 

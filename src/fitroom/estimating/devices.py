@@ -55,6 +55,11 @@ class SpreadRequest:
             raise InputError(
                 "A step on several devices is predicted, not measured. Received: both.", hint="leave one of the two out"
             )
+        if self.shard_weights and self.devices == 1:
+            raise InputError(
+                "`shard_weights` divides weights and optimizer among several devices. Received: one device.",
+                hint="add --devices N, or leave it out",
+            )
         if self.shard_weights and self.backend in NEVER_SHARDED:
             raise BackendError(
                 f"Weights are sharded on JAX only. Received: {self.backend}. {NEVER_SHARDED[self.backend]}",

@@ -92,5 +92,5 @@ def _make_error(budget_bytes: int, smallest_bytes: int, num_samples: int) -> Inp
     return InputError(
         f"No choice of segments brings a step with micro-batch {num_samples} under {format_bytes(budget_bytes)}. "
         f"The smallest possible is {format_bytes(smallest_bytes)}.",
-        hint="a larger budget, or a smaller micro_batch",
+        hint="a larger limit, or a smaller micro-batch",
     )

@@ -157,7 +157,13 @@ def _own_size(failure: Failure) -> Cause | None:
 
 
 def _unknown(failure: Failure, progress_count: int) -> Cause:
-    if failure.kind == "library_out_of_memory":
+    if "NVML_SUCCESS" in failure.quote:
+        why = (
+            "The driver refused PyTorch memory, and NVML, which PyTorch then asks who holds it, did not answer. The "
+            "usual reason is that the card was full; a driver that was updated without a restart, or a MIG device that "
+            "is named wrongly, looks the same."
+        )
+    elif failure.kind == "library_out_of_memory":
         why = (
             "cuDNN or cuBLAS could not start or found no algorithm that runs. The usual reason is that the framework, "
             "or another process, had taken the card's memory; a broken installation looks the same."

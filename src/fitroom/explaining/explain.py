@@ -23,6 +23,7 @@ _NOT_RECOGNISED = (
     "No message about memory that fitroom knows is in this text. That does not mean that memory was not the reason: a "
     "process that is killed leaves none."
 )
+_NOT_MEMORY = "This log shows another error, of a kernel or of CUDA's libraries, and none of memory:"
 _PLAIN_TORCH = "The log does not mention Keras; `fitroom.fit`, `run` and `plan` are for Keras models."
 _ONLY_WARNED = "The allocator warned that memory was short, and training went on: this is not a failure."
 _WENT_ON = "Lines of training progress follow this message: it did not end all of the training."
@@ -150,6 +151,8 @@ def explain_reader(reader: LogReader) -> Explanation:
     failure = reader.failure()
     if failure is None:
         note = _CANCELLED if reader.was_cancelled else _ONLY_WARNED if reader.has_warning else _NOT_RECOGNISED
+        if reader.other_reason and not reader.was_cancelled:
+            note = f"{_NOT_MEMORY} {reader.other_reason}"
         return Explanation(failure=None, cause=None, notes=(note,), line_count=reader.line_count)
     cause = find_cause(failure, progress_count=reader.progress_count)
     notes: tuple[str, ...] = (_WENT_ON,) if reader.went_on_count >= ENOUGH_PROGRESS else ()

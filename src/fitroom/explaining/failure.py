@@ -111,6 +111,8 @@ class Failure:
                 setattr(self, name, getattr(other, name))
         if _STRENGTH[other.kind] > _STRENGTH[self.kind] and not other.is_hint_only:
             self.kind, self.quote, self.line_number = other.kind, other.quote, other.line_number
+        if self.kind == "device_out_of_memory" and self.device == "host":  # one line says what failed, another where
+            self.kind = "host_out_of_memory"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

@@ -165,8 +165,6 @@ _TORCH = (
         _TORCH_SAYS,
         r"Allocation on device (?P<index>\d+)? ?would exceed allowed memory",
         r"OutOfMemoryError: Allocation on device\s*$",
-        # In the path of a failed allocation the allocator asks NVML who holds the memory, and there is no NVML.
-        r"NVML_SUCCESS == .*INTERNAL ASSERT FAILED at .*CUDACachingAllocator",
         r"(?:CUDA|HIP) (?:driver )?error: out of memory",
         r"cuda runtime error \(2\) ?: out of memory",
         r"Cuda failure (?:\d+ )?'out of memory'",
@@ -184,6 +182,8 @@ _TORCH = (
         "library_out_of_memory",
         "torch",
         "gpu",
+        # When the driver has refused memory, the allocator asks NVML who holds it, and NVML does not answer.
+        r"NVML_SUCCESS == .*INTERNAL ASSERT FAILED at .*CUDACachingAllocator",
         r"CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)\W+when calling",
         r"cuDNN error: CUDNN_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR|ALLOC_FAILED)",
         r"Unable to find a valid cuDNN algorithm to run convolution",

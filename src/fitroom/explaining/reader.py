@@ -47,7 +47,11 @@ _PLAIN_NUMBER = re.compile(r"\d\d:\d\d:\d\d|(?<![\d-])\d{3,}(?<!\b137)(?<!\b1455
 """A number that no pattern asks for, as it asks for exit code 137 or errno 12."""
 
 _MOST_SHAPES, _LONGEST_SHAPE = 2000, 1000
-_KERAS_3 = re.compile(r"keras[/\\]src[/\\](?:backend|trainers|ops)[/\\]|(?:one|multi)_step_on_(?:iterator|data)")
+_KERAS_3 = re.compile(
+    r"(?<!tf_)keras[/\\]src[/\\](?:backend|trainers|ops)[/\\]|(?:one|multi)_step_on_(?:iterator|data)"
+    r"|^[IWEF]0000 00:00:\d{10}\."  # how TensorFlow's log lines begin since 2.18, which comes with Keras 3
+)
+_KERAS_2 = re.compile(r"\btf_keras\b")
 
 _DOCKER = '{"log":"'
 """How a line of the files begins in which Docker keeps logs."""
@@ -56,6 +60,15 @@ _DUMP_LINE = re.compile(
 )
 _PROCESS = re.compile(r"Process (\d+) has ([\d.]+ \w+) memory in use")
 _THIS_PROCESS = re.compile(r"this process has ([\d.]+ \w+) memory in use")
+_OTHER_REASON = re.compile(
+    r"Assertion `[^`]*` failed|device-side assert triggered"
+    r"|(?:illegal memory access|illegal address|misaligned address|unspecified launch failure|no kernel image)"
+    r"|Loaded runtime CuDNN library: \S+ but source was compiled with"
+    r"|\blibcu(?:dnn|blas|solver|sparse|fft)\w*\.so[.\d]*: "
+    r"(?:undefined symbol|cannot open shared object|version .* not found)"
+)
+"""What makes libraries of CUDA fail as they do where memory runs out: after an error in a kernel no call works, and a
+library of the wrong version does not start."""
 _OF_PYTORCH = re.compile(
     r"Of the allocated memory ([\d.]+ \w+) is allocated by PyTorch,?(?: with [\d.]+ \w+ allocated in [^,]*,)?"
     r" and ([\d.]+ \w+) is reserved by PyTorch but unallocated"
@@ -100,6 +113,12 @@ _FACT_WORDS = (
     "cancelled",
     "walltime",
     "term_",
+    "assert",
+    "illegal",
+    "misaligned",
+    "launch failure",
+    "cudnn library",
+    ".so",
     "_step_on_",
 )
 _FRAMEWORK_WORDS = ("tensorflow", "jax", "torch", "xla", "keras", "/job:", "[op:")
@@ -134,6 +153,9 @@ class LogReader:
         self.has_keras = False
         """Whether the log speaks of Keras."""
         self._has_keras_3 = False
+        self._has_keras_2 = False
+        self.other_reason: str | None = None
+        """The line with another reason for the failure of a CUDA library than memory."""
         self._dull: set[str] = set()
         """Lines that said nothing, without their numbers: most lines of a log are alike."""
         self._needed_bytes: int | None = None
@@ -174,6 +196,8 @@ class LogReader:
         errors = [one for one in self.failures if not one.is_hint_only]
         if self.was_cancelled:
             errors = [one for one in errors if one.kind != "killed"]
+        if self.other_reason:
+            errors = [one for one in errors if one.kind != "library_out_of_memory"]
         hints = [one for one in self.failures if one.is_hint_only] if not self.progress_after else []
         chosen = [one for one in errors if one.kind != "killed"] or errors or hints
         if not chosen:
@@ -183,7 +207,7 @@ class LogReader:
             last.requested_bytes = last.refused_bytes[0]
         last.count = sum(one.kind == last.kind for one in self.failures)
         last.framework, last.card_name = last.framework or self._framework(), self._card_name
-        if last.layer is not None and self._has_keras_3 and last.framework == "tensorflow":
+        if last.layer is not None and self._has_keras_3 and not self._has_keras_2 and last.framework == "tensorflow":
             last = replace(last, layer=undo_numbering(last.layer))
         return last
 
@@ -219,6 +243,9 @@ class LogReader:
         says = "keras" in small or "exception encountered when calling" in small  # Keras's wording
         self.has_keras |= says
         self._has_keras_3 |= _KERAS_3.search(line) is not None
+        self._has_keras_2 |= _KERAS_2.search(line) is not None
+        if self.other_reason is None and (other := _OTHER_REASON.search(line)):
+            self.other_reason, says = _quote(line, other), True
         if _CANCELLED.search(line):
             self.was_cancelled = says = True
         if line.startswith("Traceback (most recent call last)"):
@@ -369,7 +396,7 @@ def _read_device(failure: Failure, text: str) -> None:
     """Read the device from TensorFlow's name of it, or from the allocator's."""
     if match := re.search(r"GPU[:_](\d+)", text, re.IGNORECASE):
         failure.device, failure.device_index = "gpu", int(match[1])
-    elif re.search(r"\bcpu|CPU:|mklcpu|cuda_host|gpu_host", text):
+    elif re.search(r"(?:\b|_)cpu|CPU:|mklcpu|cuda_host|gpu_host", text):
         failure.device, failure.kind = "host", "host_out_of_memory"
 
 
@@ -395,4 +422,8 @@ def _is_same(before: Failure, after: Failure) -> bool:
     """Whether a message close to another speaks of the same failure."""
     if before.device_index is not None and after.device_index is not None:
         return before.device_index == after.device_index and _FAMILIES[before.kind] == _FAMILIES[after.kind]
-    return _FAMILIES[before.kind] == _FAMILIES[after.kind] or before.is_hint_only or after.is_hint_only
+    if _FAMILIES[before.kind] == _FAMILIES[after.kind] or before.is_hint_only or after.is_hint_only:
+        return True
+    # The same request, once with the device and once without.
+    sizes = (before.requested_bytes or 0, after.requested_bytes or 0)
+    return after.device is None and min(sizes) > 0.99 * max(sizes) > 0

@@ -254,6 +254,6 @@ def check_rounds(rounds: Any, warm_up: Any) -> None:
             raise InputError(f"`{name}` must be a whole number from {least} on. Received: {number!r}.")
     if rounds < warm_up + 1:
         raise InputError(
-            f"No round is left to judge: rounds={rounds}, of which {warm_up} warm up.",
-            hint=f"rounds={warm_up + FEWEST_READINGS} is the fewest that gives a verdict",
+            f"No round is left to judge. Received: {rounds} rounds, of which {warm_up} warm up.",
+            hint=f"{warm_up + FEWEST_READINGS} rounds are the fewest that give a verdict; or let fewer warm up",
         )

@@ -61,7 +61,7 @@ class SegmentChooser:
                     f"{format_bytes(budget_bytes)}. The smallest possible is about "
                     f"{format_bytes(smallest_bytes * num_samples + resident_bytes)}, of which "
                     f"{format_bytes(resident_bytes)} are weights, gradients, optimizer and batch.",
-                    hint="a larger budget, or a smaller micro_batch",
+                    hint="a larger limit, or a smaller micro-batch",
                 )
             return make_segmentation(self.chain, found)
         found = self.search.cheapest(int(smallest_bytes * BLOCKS_ABOVE_SMALLEST))

@@ -53,7 +53,9 @@ def load_model(source: ModelSource) -> Any:
         with activity("importing Keras"):
             importlib.import_module("keras")
     with symbolic_calls():
-        return _load(source, kind)
+        model = _load(source, kind)
+    _check_sequence_length(model, source.sequence_length)
+    return model
 
 
 def _load(source: ModelSource, kind: Kind) -> Any:
@@ -114,6 +116,17 @@ def check_takes_config(text: str, config: str | None) -> None:
         raise InputError(
             f"--config is for a class of a package or a function. Received: --config {config} for {text!r}.",
             hint="such as keras_hub:BertBackbone --config arguments.json",
+        )
+
+
+def _check_sequence_length(model: Any, length: int | None) -> None:
+    """Raise ModelError for a length that no input of the model leaves open, or was built for."""
+    shapes = [tuple(each.shape) for each in getattr(model, "inputs", None) or []]  # a subclassed model may know none
+    if length and shapes and not any(len(shape) in (2, 3) and shape[1] in (None, length) for shape in shapes):
+        raise ModelError(
+            f"The model {model.name!r} leaves no sequence length open: its input is {', '.join(map(str, shapes))}. "
+            f"Received: --sequence-length {length}.",
+            hint="leave it out: the model brings its own shape",
         )
 
 

@@ -50,7 +50,10 @@ def export_model(
     route = choose_route(wanted, preferred=backend)
     if backend and route != backend:
         able = ", ".join(name for name, _ in wanted.routes)
-        raise InputError(f"The {backend} backend cannot write {wanted.name} here. Backends that can: {able}.")
+        raise InputError(
+            f"The {backend} backend cannot write {wanted.name} here. Backends that can: {able}.",
+            hint="leave --backend out: the first that can is taken",
+        )
     if resizing and wanted.name in ("torch", "openvino"):
         raise InputError(
             f"--with-resizing is for onnx, litert and saved-model: a {wanted.name} file takes images of one size.",

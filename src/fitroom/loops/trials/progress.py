@@ -1,4 +1,5 @@
-"""What a loop of trials says while it runs, on stderr: a line for each trial that ends, and in a terminal what runs."""
+"""What a loop of trials says while it runs, on stderr: a line for each trial that ends, and what runs: live in a
+terminal, in a log when another trial begins and every half minute."""
 
 import contextlib
 import time
@@ -10,6 +11,7 @@ from fitroom.loops.trials.plain import find_differing, format_settings, format_v
 from fitroom.loops.trials.table import Trial
 
 _SECONDS_BETWEEN = 0.5
+_SECONDS_BETWEEN_LINES = 30
 _MOST_NAMED = 3
 
 
@@ -21,6 +23,7 @@ class TrialsProgress:
         self._differing = find_differing(settings)
         self._done = self._failed = 0
         self._began = self._updated = time.monotonic()
+        self._named = ""
         self._console: Any = None
         self._status: Any = None
 
@@ -58,14 +61,15 @@ class TrialsProgress:
             self.say(f"{said}; {(trial.error or '').strip().partition(chr(10))[0][:200]}")
 
     def running(self, running: Sequence[Mapping[str, Any]], num_earlier: int) -> None:
-        """Show what runs now, in a terminal."""
-        if self._status is None or time.monotonic() - self._updated < _SECONDS_BETWEEN:
+        """Show what runs now."""
+        seconds_since = time.monotonic() - self._updated
+        if self._console is None or (self._status is not None and seconds_since < _SECONDS_BETWEEN):
             return
-        from rich.markup import escape
-
-        self._updated = time.monotonic()
         named = "; ".join(self._name(one, longest=30) for one in running[:_MOST_NAMED])
         more = f" and {len(running) - _MOST_NAMED} more" if len(running) > _MOST_NAMED else ""
+        if self._status is None and named == self._named and seconds_since < _SECONDS_BETWEEN_LINES:
+            return
+        self._updated, self._named = time.monotonic(), named
         done = num_earlier + self._done
         failed = f", {self._failed} failed" if self._failed else ""
         left = ""
@@ -73,6 +77,11 @@ class TrialsProgress:
             seconds = (self._updated - self._began) / self._done * (self._total - done)
             left = f", about {_format_seconds(seconds)} left"
         text = f"{done} of {self._total} trials done{failed}{left}; running: {named}{more}"
+        if self._status is None:
+            self.say(text)
+            return
+        from rich.markup import escape
+
         self._status.update(escape(text))
 
     def _name(self, settings: Mapping[str, Any], *, longest: int = 80) -> str:

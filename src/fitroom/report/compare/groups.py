@@ -136,7 +136,8 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
         is_fold = run.train_job.options.get("fold") is not None
         key = ("folds", str(run.path.absolute().parent)) if is_fold else ("run", str(run.path.absolute()))
         members.setdefault(key, []).append(run)
-    names = shorten_names([Path(key[1]) for key in members])
+    places = [found[0].path.absolute() if len(found) == 1 else Path(key[1]) for key, found in members.items()]
+    names = shorten_names(places)
     return [Group(name, tuple(found)) for name, found in zip(names, members.values(), strict=True)]
 
 
