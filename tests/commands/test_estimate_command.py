@@ -349,7 +349,7 @@ def broken_compiler(folder: Path) -> dict[str, str]:
     """An environment in which the compiler's process dies as soon as it starts."""
     (folder / "broken").mkdir(exist_ok=True)
     (folder / "broken" / "sitecustomize.py").write_text(
-        "import os, sys\nif any('trace.compiler_child' in word for word in sys.orig_argv): os._exit(7)\n"
+        "import os, sys\nif any('backends.xla.child' in word for word in sys.orig_argv): os._exit(7)\n"
     )
     return {"PYTHONPATH": os.pathsep.join([str(folder / "broken"), os.environ.get("PYTHONPATH", "")])}
 

@@ -296,6 +296,12 @@ PRIVATE_NAMES = [
         "_create_c_op",
         backends=_TF,
     ),
+    *_names(
+        "tensorflow.python.framework.op_def_library",
+        "tracing words an error for each operation that is given a valid type",
+        "_SatisfiesTypeConstraint",
+        backends=_TF,
+    ),
     # JAX
     *_names("jax._src.util", "`fresh` empties none of the caches that JAX itself empties", "cache", backends=("jax",)),
     *_names("<jitted function>", "`leaks` does not see what is compiled anew", "_cache_size", backends=("jax",)),

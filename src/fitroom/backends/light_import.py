@@ -1,14 +1,17 @@
 """Importing Keras without what an estimate never uses: plots, data frames, other frameworks.
 
 Keras imports matplotlib, OpenCV, pandas and JAX wherever they are installed, whatever its backend is: a third of the
-time that its import takes. In a process that only estimates, stand-ins take their places while Keras is imported. A
-stand-in imports the real module when it is first used, and afterwards whoever imports the module gets the real one.
+time that its import takes; TensorFlow, among others, the interface of its first version. In a process that only
+estimates, stand-ins take their places while Keras is imported. A stand-in imports the real module when it is first
+used, and afterwards whoever imports the module gets the real one.
 """
 
+import functools
 import gc
 import importlib
 import importlib.util
 import sys
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -19,6 +22,16 @@ from typing import Any
 _SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"
 _PLOTS = ("matplotlib", "matplotlib.patches", "matplotlib.pyplot")
 
+_TENSORFLOW = tuple(
+    f"tensorflow._api.v2.{name}"
+    for name in (
+        *("compat", "experimental.dtensor", "feature_column", "lite", "test", "tpu"),
+        *("__internal__.feature_column", "__internal__.test"),
+        *("__internal__.distribute.combinations", "__internal__.distribute.multi_process_runner"),
+    )
+)
+"""Parts of TensorFlow's interface that bring packages along which nothing else imports."""
+
 _LATER = {
     "jax": (
         *_PLOTS,
@@ -28,7 +41,7 @@ _LATER = {
         f"{_SPLASH}.splash_attention_kernel",
         f"{_SPLASH}.splash_attention_mask",
     ),
-    "tensorflow": (*_PLOTS, "cv2", "pandas"),
+    "tensorflow": (*_PLOTS, "cv2", "pandas", *_TENSORFLOW),
     "torch": (*_PLOTS, "cv2", "pandas"),
 }
 """By backend: what Keras imports and an estimate does not use. A module comes after the package that it is in."""
@@ -65,7 +78,11 @@ class _KerasFinder(MetaPathFinder):
 
 def _with_stand_ins(execute: Callable[[ModuleType], None], backend: str) -> Callable[[ModuleType], None]:
     def execute_lightly(module: ModuleType) -> None:
-        with _stand_ins(_LATER.get(backend, ()), _ABSENT.get(backend, ())), _uncollected():
+        with (
+            _stand_ins(_LATER.get(backend, ()), _ABSENT.get(backend, ())),
+            _uncollected(),
+            _annotations_compiled_once(),
+        ):
             execute(module)
 
     return execute_lightly
@@ -82,6 +99,20 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def _annotations_compiled_once() -> Iterator[None]:
+    """Have `typing` compile each annotation in text once: TensorFlow's operations have the same few 18,000 times.
+
+    It finds the built-in function as it finds any name, and its own names come first.
+    """
+    names = vars(typing)
+    names["compile"] = functools.cache(compile)
+    try:
+        yield
+    finally:
+        names.pop("compile", None)
 
 
 @contextmanager

@@ -56,9 +56,10 @@ class EstimatesOfPlan:
         return replace(found, limit_bytes=self._target.budget.bytes)
 
     def begin(self, candidate: Candidate) -> None:
-        """Begin the estimate of a candidate. The first one is waited for before any other."""
+        """Begin the estimate of a candidate. The first one is waited for before any other, and ends all before it."""
         if self._told_at is None:
             self._told_at = time.monotonic()
+            self._cancel_all_but(candidate)  # the cores are for this one
             self._tell(candidate)
         if candidate.key in self._begun:
             return
@@ -76,8 +77,11 @@ class EstimatesOfPlan:
 
     def cancel(self) -> None:
         """End the estimates that were begun and turned out not to be needed."""
-        while self._begun:
-            self._begun.popitem()[1].cancel()
+        self._cancel_all_but(None)
+
+    def _cancel_all_but(self, candidate: Candidate | None) -> None:
+        for key in [key for key in self._begun if candidate is None or key != candidate.key]:
+            self._begun.pop(key).cancel()
 
 
 def format_micro_batch(candidate: Candidate) -> str:

@@ -207,10 +207,17 @@ class Search:
         return first
 
     def _find_likely(self, candidate: Candidate) -> list[Candidate]:
-        """Return what is likely to be estimated after a candidate: what the first estimate, if as predicted, leads to.
+        """Return what is likely to be estimated after a candidate.
 
-        Later ones decide whether there is another at all.
+        After the first estimate, of a smaller size, it is what that leads to if it is as predicted. After one of a real
+        size there is another only where that does not fit. It is begun in case while the prediction rests on a single
+        estimate: the compiler leaves a core free.
         """
+        if candidate.key not in self._to_learn:
+            if not self.memory.rests_on_one(candidate):
+                return []
+            instead = self._assume(candidate, fits=False)._find_next()
+            return [] if instead is None or instead.recomputes else [instead]
         found: list[Candidate] = []
         search = self
         while candidate.key in search._to_learn and not search.memory.knows(candidate.variant):
@@ -223,12 +230,14 @@ class Search:
             candidate = following
         return found
 
-    def _assume(self, candidate: Candidate) -> "Search":
-        """Return a copy of the search in which a candidate was estimated and takes what is predicted."""
+    def _assume(self, candidate: Candidate, *, fits: bool = True) -> "Search":
+        """Return a copy of the search in which a candidate was estimated: as predicted, or as just too large."""
         other = replace(self, memory=self.memory.copy(), begin=None, when_first=None)
         other.estimates = dict(self.estimates)
         other._tried, other._to_learn = dict(self._tried), set(self._to_learn)
         required_bytes, peak_bytes = self.memory.required_bytes(candidate), self.memory.peak_bytes(candidate)
+        if not fits:
+            required_bytes = max(required_bytes, self.target.usable_bytes + 1)
         other._learn(candidate, _Assumed(required_bytes=required_bytes, peak_bytes=peak_bytes))
         return other
 

@@ -7,9 +7,10 @@ XLA's `pjrt/c/pjrt_c_api.h`) keeps its layout between versions: functions and fi
 import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 Option = int | bool | str
+Format = Literal["hlo", "mlir"]
 _Pointer, _Text, _Size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
 
 # Where the table of functions starts, and the places in it of those that are called here.
@@ -78,8 +79,12 @@ class Library:
         self._api = self._library.GetPjrtApi()
         self._call(_PLUGIN_INITIALIZE, _Arguments())
 
-    def compile(self, hlo: bytes, target: str, options: Mapping[str, Option]) -> None:
-        """Compile a serialized `HloModuleProto` for the card that `target` describes. Raises PjrtError."""
+    def compile(self, code: bytes, code_format: Format, target: str, options: Mapping[str, Option]) -> None:
+        """Compile a program for the card that `target` describes. Raises PjrtError.
+
+        In the format "hlo" it is a serialized `HloModuleProto`, compiled as TensorFlow does; in "mlir" StableHLO,
+        compiled as JAX does.
+        """
         described = {"target_config": target.encode(), "topology": b"1x1x1"}
         named = [
             _NamedText(name=name.encode(), name_size=len(name), value=value, value_size=len(value))
@@ -87,8 +92,9 @@ class Library:
         ]
         topology = _Topology(name=b"", options=(_NamedText * len(named))(*named), num_options=len(named))
         self._call(_TOPOLOGY_CREATE, topology)
-        program = _Program(code=hlo, code_size=len(hlo), format=b"hlo", format_size=len(b"hlo"))
-        written = _compile_options(options)
+        name = code_format.encode()
+        program = _Program(code=code, code_size=len(code), format=name, format_size=len(name))
+        written = _compile_options(options, alias_passed_through=code_format == "hlo")
         self._call(
             _COMPILE,
             _Compile(
@@ -110,14 +116,17 @@ class Library:
         return ctypes.CFUNCTYPE(_Pointer, _Pointer)(table[place] or 0)
 
 
-def _compile_options(flags: Mapping[str, Option]) -> bytes:
-    """A `CompileOptionsProto` for one device, as TensorFlow compiles: what is passed through is not copied."""
+def _compile_options(flags: Mapping[str, Option], *, alias_passed_through: bool) -> bytes:
+    """A `CompileOptionsProto` for one device.
+
+    TensorFlow has what a program passes through not copied; JAX tells in the program what is donated.
+    """
     device_assignment = _integer_field(1, 1) + _integer_field(2, 1) + _bytes_field(3, _bytes_field(1, b"\0"))
     build_options = (
         _integer_field(4, 1)  # replicas
         + _integer_field(5, 1)  # partitions
         + _bytes_field(9, device_assignment)
-        + _integer_field(10, 1)  # alias_passthrough_params
+        + _integer_field(10, int(alias_passed_through))  # alias_passthrough_params
     )
     overrides = [_bytes_field(1, name.encode()) + _bytes_field(2, _option(value)) for name, value in flags.items()]
     return _bytes_field(3, build_options) + b"".join(_bytes_field(7, override) for override in overrides)

@@ -14,6 +14,7 @@ from fitroom.backends.jax.trace.card_attention import uses_fused_attention
 from fitroom.backends.jax.trace.step import JaxStep
 from fitroom.backends.xla.attribution import Argument
 from fitroom.backends.xla.dump import read_dump
+from fitroom.backends.xla.library import installed_compiler
 from fitroom.backends.xla.on_card import added_on_card
 from fitroom.backends.xla.process import CompilerProcess
 from fitroom.backends.xla.timeline import timeline_of
@@ -90,16 +91,21 @@ class StepCompiler:
     def _compile(self, target: str, key: str) -> "PendingTimeline":
         place = tempfile.TemporaryDirectory(prefix="fitroom-", ignore_cleanup_errors=True)
         folder = Path(place.name)
-        (folder / "step").write_bytes(self._exported.serialize())
+        library = installed_compiler()
+        files = [str(folder / name) for name in ("step", "target", "dump")]
         (folder / "target").write_text(target)
         (folder / "dump").mkdir()
+        if self._devices == 1 and library is not None:
+            # The program alone: the process need not import JAX, nor lower the step once more.
+            (folder / "step").write_bytes(self._exported.mlir_module_serialized)
+            module, arguments = "fitroom.backends.xla.child", [str(library.path), "mlir", *files]
+        else:
+            (folder / "step").write_bytes(self._exported.serialize())
+            module = "fitroom.backends.jax.trace.compiler_child"
+            arguments = [*files, str(self._devices), "sharded" if self._shard_weights else "replicated"]
         process = CompilerProcess(
-            "fitroom.backends.jax.trace.compiler_child",
-            [
-                *(str(folder / name) for name in ("step", "target", "dump")),
-                str(self._devices),
-                "sharded" if self._shard_weights else "replicated",
-            ],
+            module,
+            arguments,
             folder,
             # It must not look for a GPU here, nor check the CUDA libraries it would need to run on one.
             settings={"JAX_PLATFORMS": "cpu"},

@@ -55,7 +55,7 @@ def _compile(program: bytes, target: str, step: TensorFlowStep, card: Card, libr
         (folder / "dump").mkdir()
         run_compiler(
             "fitroom.backends.xla.child",
-            [str(library.path), *(str(folder / name) for name in ("step", "target", "dump"))],
+            [str(library.path), "hlo", *(str(folder / name) for name in ("step", "target", "dump"))],
             folder,
             card=card,
             compiler=str(library),

@@ -49,7 +49,7 @@ def _start_xla(device: str) -> None:
     """
     spec = tf.TensorSpec(())
     with hold_stderr():
-        _lower(tf.function(tf.nn.relu).get_concrete_function(spec), [spec], device)
+        _lower(tf.function(tf.nn.relu, autograph=False).get_concrete_function(spec), [spec], device)
 
 
 def _lower(concrete: Any, specs: list[Any], device: str) -> bytes:
