@@ -96,7 +96,10 @@ def test_models_leak_on_tensorflow_and_do_not_within_fresh():
         planted_leaks.net(64 * 1024)
 
     assert fitroom.leaks(one_round, rounds=9).verdict == "leaks"
-    assert fitroom.leaks(one_round, rounds=9, fresh=True).verdict == "steady"
+    found = fitroom.leaks(one_round, rounds=9, fresh=True)
+    assert found.verdict == "steady"
+    # The allocator that TensorFlow has on a CPU leaves out what is small; the one of these tests does not.
+    assert "the arrays that are alive" in found.growths[0].counted_by
 
 
 @pytest.mark.backends("jax")
