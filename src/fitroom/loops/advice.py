@@ -1,5 +1,6 @@
 """What kind of leak a holder is a sign of, and what to do about each kind."""
 
+import re
 from typing import Any
 
 from fitroom.holders import Holder
@@ -63,7 +64,7 @@ def classify_holder(owner: str, holder: Holder, sample: Any) -> str:
     if getattr(sample, "grad_fn", None) is not None:
         return "loss"
     word = owner.partition(" ")[0]
-    if word == "optimizer" and "model" not in on_the_way.lower():
+    if word == "optimizer" and not re.search("model|sequential|functional", on_the_way.lower()):
         return "optimizer"
     if word in ("model", "layer", "metric", "optimizer"):
         return "model"

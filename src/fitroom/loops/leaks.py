@@ -167,8 +167,9 @@ class _Memory:
         """Read once, after what is garbage is gone."""
         collect_garbage()
         in_use = self._backend.read_memory(self._device).in_use_bytes
-        self._counts = in_use is not None
-        if in_use is None:
+        # TensorFlow's allocator of the CPU leaves out whatever is smaller than 256 KiB.
+        self._counts = in_use is not None and self._device.kind != "cpu"
+        if in_use is None or not self._counts:
             in_use = sum(size for _, size in self._backend.live_arrays())
         self._device_bytes.append(in_use)
         trim_heap()

@@ -43,8 +43,9 @@ def judge_leaks(found: Leaks) -> str:
             f"{FEWEST_READINGS}."
         )
     if found.verdict == "leaks":
-        where = next(each.memory for each in found.growths if each.is_leak)
-        return f"Leaks {format_bytes(found.bytes_a_round)} a round on the {where}."
+        grown = {each.memory: each.slope.bytes_a_round for each in found.growths if each.is_leak and each.slope}
+        sizes = [f"{format_bytes(round(size))} a round on the {memory}" for memory, size in grown.items()]
+        return f"Leaks {' and '.join(sizes)}."
     limits = " and ".join(f"{format_bytes(each.limit_bytes)} on the {each.memory}" for each in found.growths)
     return f"Steady: a leak of {limits} a round or more would have been seen."
 
