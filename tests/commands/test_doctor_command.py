@@ -100,7 +100,8 @@ def test_a_framework_that_cannot_be_imported_is_named_with_the_library_it_misses
     ("arguments", "code", "words"),
     [
         (("--backend", "tensorflwo"), 1, "did you mean 'tensorflow'"),
-        (("--model", "xception"), 1, "Received: no --data"),
+        (("--model", "xception"), 1, "Without --data no input is timed. Received: --model"),
+        (("--data", "docs", "--run-dir", "runs"), 1, "leave one of the two out"),
         (("--data", "no/such/folder"), 1, "There is no folder 'no/such/folder'"),
         (("--data", "no_such.py:make"), 1, "There is no file 'no_such.py'"),
         (("--data", "docs/conf.py"), 1, "say which function returns the data: docs/conf.py:make_dataset"),
@@ -134,3 +135,14 @@ def test_fit_says_once_that_the_card_is_not_used():
         "fitroom: training runs on the CPU, although this machine has a card (Tesla T4): KERAS_TORCH"
     )
     assert "unset KERAS_TORCH_DEVICE" in line
+
+
+def test_timing_an_input_on_jax_passes_no_traceback_of_its_plugins_on(tmp_path):
+    needs("jax")
+    (tmp_path / "data.py").write_text(
+        "import numpy as np\ndef make_dataset():\n    return np.zeros((8, 2), 'float32'), np.zeros((8, 1), 'float32')\n"
+    )
+    data = f"{tmp_path}/data.py:make_dataset"
+    done = run_python("-m", "fitroom", "doctor", "--data", data, "--batch-size", "4", "--backend", "jax")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr

@@ -241,7 +241,7 @@ def test_report_is_made_anew_and_its_path_printed(place):
         (["train"], 2, "FOLDER is missing"),
         (["train", "nowhere"], 1, "There is no folder 'nowhere'"),
         (["train", "pictures", "--precision", "float8"], 1, "Unknown precision"),
-        (["train", "pictures", "--keep", "remat,seed"], 1, "Unknown knob for `keep`. Received: 'seed'"),
+        (["train", "pictures", "--keep", "remat,seed"], 1, "Unknown knob for --keep. Received: 'seed'"),
         (["train", "pictures", "--image-size", "small"], 2, "must be a whole number of at least 1, or auto"),
         (["train", "pictures", "--budget", "plenty"], 1, "A budget must be a size or the name of a card"),
         (["train", "pictures", "--gpu", "RTX 3600"], 1, "RTX 3060"),

@@ -11,6 +11,7 @@ from fitroom.activity import Activities, Activity, activity, announce, begin_ste
 from fitroom.report.progress import heartbeat
 from fitroom.report.progress.lines import LineView
 from fitroom.report.progress.work import WorkLine, WorkLines
+from sample_readings import reading
 
 
 class TimedLog(io.StringIO):
@@ -67,6 +68,19 @@ def test_the_preparation_of_a_training_is_told_until_its_first_reading():
     with LineView(log) as view, watching(view.activities), activity("reading the folder of images"):
         time.sleep(0.2)
     assert log.lines[0] == "reading the folder of images, 0 s"
+
+
+def test_what_comes_after_a_training_is_told_and_the_training_itself_by_its_readings():
+    log = TimedLog()
+    with LineView(log) as view, watching(view.activities):
+        with activity("the first batch"):
+            view.reading(reading(epoch=0, batch=1))
+            time.sleep(0.2)
+        time.sleep(0.2)
+        assert log.lines == []
+        with activity("measuring the model"):
+            time.sleep(0.2)
+    assert log.lines[0] == "measuring the model, 0 s"
 
 
 @pytest.mark.parametrize("width", [20, 80, 200])

@@ -59,7 +59,7 @@ def check_named_input(
         image_size: height and width of a folder's images; None for the model's own.
         say: called with what is being done.
     """
-    from fitroom.backends.quiet import quieten
+    from fitroom.backends.quiet import hold_stderr, quieten
     from fitroom.keras_model.loading.function import is_function
     from fitroom.keras_model.loading.source import check_model
 
@@ -76,6 +76,8 @@ def check_named_input(
         loaded = _load_model(model, image_size, None) if model else None
     else:
         data, loaded = _open_folder(Path(text), model, batch_size, image_size)
+    with hold_stderr():  # JAX with a plugin for CUDA and no card says so in a traceback; the finding says it in words
+        current_backend().devices()
     return list(check_input(data, model=loaded, batch_size=batch_size, say=say))
 
 

@@ -120,7 +120,7 @@ def _print(found: Any) -> None:
     Console().print(table)
     if found.images and before.accuracy is not None:
         error = 100 * (before.accuracy * (1 - before.accuracy) / found.images) ** 0.5
-        click.echo(
+        Console(highlight=False).print(
             f"Accuracy is of {found.images} images, on which one run differs from another"
             + (f"; its standard error is {error:.1f} points" if error else "")
             + "."

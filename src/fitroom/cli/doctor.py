@@ -75,11 +75,9 @@ def command(
         with progress() as say:
             diagnosis = diagnose(backend, run_dir=Path(run_dir), say=say)
     else:
-        from fitroom.backends.quiet import quieten
         from fitroom.checks.input_timing import check_named_input
 
         name = choose_backend_and_say(backend)
-        quieten(name)
         with progress() as say, stdout_for_results():
             findings = check_named_input(data, model=model, batch_size=batch_size, image_size=image_size, say=say)
         diagnosis = Diagnosis(backend=name, findings=tuple(findings))

@@ -36,7 +36,8 @@ def command(function: str, rounds: int, warm_up: int, fresh: bool, backend: str 
     fitroom leaks folds.py:train_fold --rounds 30 --fresh
     fitroom leaks package.module:train_fold --json
     """
-    from fitroom.backends.quiet import quieten
+    from fitroom.backends.choose import current_backend
+    from fitroom.backends.quiet import hold_stderr, quieten
     from fitroom.keras_model.loading.function import error_of, find_function, is_function
 
     if not is_function(function):
@@ -50,6 +51,8 @@ def command(function: str, rounds: int, warm_up: int, fresh: bool, backend: str 
     with stdout_for_results(), progress() as say:
         say(f"importing {function.rpartition(':')[0] or function}")
         one_round = find_function(function.strip(), purpose="carries out one round", example="one_round")
+        with hold_stderr():  # JAX with a plugin for CUDA and no card says so in a traceback
+            current_backend().devices()
         try:
             found = leaks(
                 one_round,

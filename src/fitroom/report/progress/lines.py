@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any, Self
 
-from fitroom.activity import Activities
+from fitroom.activity import Activities, Activity
 from fitroom.files.json_lines import finite
 from fitroom.report.progress import words
 from fitroom.report.progress.heartbeat import Heartbeat
@@ -24,7 +24,7 @@ _STDOUT = 1
 class LineView:
     """Writes a line for each epoch and each event, and every 30 seconds between: for a stderr that is no terminal.
 
-    Before the first reading, while all is prepared and compiled, it writes one every few seconds.
+    Before the first reading, while all is prepared and compiled, and after the last, it writes one every few seconds.
     """
 
     def __init__(self, file: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,9 @@ class LineView:
         self._last_line = clock()
         self._lock = threading.Lock()
         self.activities = Activities(when_begun=self.said, announce=self.said)
-        self._heartbeat = Heartbeat(self._tell_preparation)
+        self._heartbeat = Heartbeat(self._tell_activity)
+        self._of_training: tuple[Activity, ...] | None = None
+        """What was under way at the last reading: training, of which readings and epochs tell."""
 
     def __enter__(self) -> Self:
         self._heartbeat.begin()
@@ -51,7 +53,7 @@ class LineView:
 
     def reading(self, reading: dict[str, Any]) -> None:
         """Show a reading if no line was written for a while."""
-        self._heartbeat.end()
+        self._of_training = self.activities.under_way[:1]
         self._progress.read(reading)
         if self._clock() - self._last_line >= _SECONDS_BETWEEN:
             batches = f"/{reading['batches']}" if reading["batches"] else ""
@@ -89,8 +91,11 @@ class LineView:
         for line in words.format_summary(summary):
             self.said(line)
 
-    def _tell_preparation(self) -> None:
-        self._write_line([self.activities.describe() or "starting"])
+    def _tell_activity(self) -> None:
+        if self._of_training is None:
+            self._write_line([self.activities.describe() or "starting"])
+        elif self.activities.under_way[:1] != self._of_training and (doing := self.activities.describe()):
+            self._write_line([doing])
 
     def _format_epoch(self, epoch: int) -> str:
         epochs = self._progress.last and self._progress.last["epochs"]
