@@ -31,6 +31,8 @@ CASES = [
     (("plan", "xcpetion", *PLACE), "did you mean 'Xception'"),
     (("plan", "xception", *PLACE, "--optimizer", "adm"), "did you mean 'adam"),
     (("plan", "xception", "--gpu", "MI300X", "--backend", "torch"), "'MI300X' by AMD"),
+    (("lean", "xception", "--gpu", "RTX 9999", "--backend", "torch"), "Unknown GPU. Received: 'RTX 9999'"),
+    (("kernels", "xception", "--gpu", "RTX 9999", "--backend", "torch"), "Unknown GPU. Received: 'RTX 9999'"),
     (("segments", "xcpetion", "--backend", "torch"), "did you mean 'Xception'"),
     (("train", ".", "--model", "xcpetion", "--backend", "torch"), "did you mean 'Xception'"),
     (("train", ".", "--optimizer", "adm", "--backend", "torch"), "did you mean 'adam"),

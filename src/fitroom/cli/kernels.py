@@ -45,10 +45,12 @@ def command(
     fitroom kernels xception --backend tensorflow
     """
     from fitroom.backends.quiet import quieten
+    from fitroom.estimating.estimate import choose_card
     from fitroom.keras_model.loading.source import ModelSource, check_model, load_resizable
 
     Recipe(precision=precision)  # raises for an unknown precision
     check_model(model)
+    choose_card(gpu)  # raises for an unknown card
     name = choose_backend_and_say(backend or "torch")
     if name == "jax":
         raise BackendError(

@@ -10,6 +10,7 @@ from fitroom.cli import shared_options as shared
 from fitroom.cli.answer_cache import key_of, load_answer, store_answer
 from fitroom.cli.completion import complete_models
 from fitroom.cli.output import choose_backend_and_say, json_text, progress, stdout_for_results
+from fitroom.estimating.estimate import choose_card
 from fitroom.keras_model.loading.source import ModelSource, check_model
 
 _EPILOG = (
@@ -42,6 +43,7 @@ def command(backend: str | None, as_json: bool, plot: Path | None, **asked: Any)
 
         check_place(plot)
     check_model(asked["model"])
+    choose_card(asked["gpu"])  # raises for an unknown card
     job = LeanJob(**asked)
     backend = choose_backend_and_say(backend)
     with progress() as say, stdout_for_results():
