@@ -98,6 +98,17 @@ def test_what_is_recomputed_has_a_line_of_its_own():
     assert memory.required_bytes(candidate(32)) == pytest.approx(10 * GIB)
 
 
+def test_on_jax_a_rest_of_another_size_has_a_line_of_its_own():
+    """A second loop of the program takes more: here a fifth."""
+    for backend, expected in (("jax", 12), ("torch", 10)):
+        memory = MemoryModel(backend)
+        for size, tenths in ((32, 10), (64, 10), (100, 12)):  # of a batch of 256
+            taken_bytes = tenths * candidate(size).counted_bytes // 10
+            memory.learn(candidate(size), required_bytes=taken_bytes, peak_bytes=taken_bytes)
+        found = memory.required_bytes(candidate(60)) / candidate(60).counted_bytes
+        assert found == pytest.approx(expected / 10, rel=0.05), backend
+
+
 def test_knobs_are_spelled_either_way_and_others_are_refused():
     assert parse_knobs("keep", ["micro_batch", "Precision"], KEEPABLE) == {"micro_batch", "precision"}
     assert parse_knobs("allow", "image-size, optimizer", ALLOWABLE) == {"image_size", "optimizer"}

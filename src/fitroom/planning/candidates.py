@@ -42,6 +42,11 @@ class Candidate:
         return self.micro_batch >= self.batch_size
 
     @property
+    def is_even(self) -> bool:
+        """Whether all micro-batches are of one size."""
+        return self.batch_size % self.micro_batch == 0
+
+    @property
     def recipe(self) -> Recipe:
         """The recipe for `fit` and `estimate`."""
         return self.variant.recipe(micro_batch=None if self.is_whole else self.micro_batch, remat=self.remat)

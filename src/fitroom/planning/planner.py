@@ -103,6 +103,7 @@ class Planner:
             memory=self._memory,
             has_statistics=self._has_statistics,
             protects_statistics=self._has_statistics and self._request.prefer != "speed",
+            begins_even=self._backend == "jax",
         )
         return self._search
 
