@@ -16,6 +16,14 @@ def takes_fused(backend: Backend, model: Any, precision: str, *, jit: bool | Non
     return precision not in _NOT_MEASURED.get(backend.name, ()) and has_fused(backend, model, jit=jit)
 
 
+def leaves_kernels_to_keras(backend: Backend) -> bool:
+    """Whether a training here takes fused kernels only when asked: TensorFlow's on a CPU.
+
+    There its executor computes several layers at a time, and a fused step took half more than estimated.
+    """
+    return backend.name == "tensorflow" and backend.devices()[0].kind == "cpu"
+
+
 def has_fused(backend: Backend, model: Any, *, jit: bool | None) -> bool:
     """Whether fused operations serve any layer of a model. `jit` is that of the step; None: as Keras has it on a card.
 

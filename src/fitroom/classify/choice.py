@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fitroom.backends.choose import current_backend
+from fitroom.backends.fused import leaves_kernels_to_keras
 from fitroom.classify.machine import Machine, Say
 from fitroom.classify.network import build_network, check_sizes
 from fitroom.classify.options import AUTO, TrainOptions
@@ -172,13 +174,14 @@ class Chooser:
     def _plan(self, model: Any) -> Plan:
         options = self.options
         keeps_jit = options.jit is not None or self.machine.device.kind == "cpu"  # Keras does not use XLA there
+        kept = [*(["jit"] if keeps_jit else []), *(["kernels"] if leaves_kernels_to_keras(current_backend()) else [])]
         return plan(
             model,
             options.batch_size,
             budget=self.machine.budget,
             gpu=self.machine.card,
             precision=AUTO if self._may_choose_precision else None,
-            keep=(*options.keep, "jit") if keeps_jit else options.keep,
+            keep=(*options.keep, *kept),
             allow=(*options.allow, "image-size") if options.may_resize else options.allow,
             prefer=options.prefer.replace("-", " "),
             input_dtype="uint8",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitroom.backends.choose import current_backend
-from fitroom.backends.fused import check_attention_dropout, check_fused, takes_fused
+from fitroom.backends.fused import check_attention_dropout, check_fused, leaves_kernels_to_keras, takes_fused
 from fitroom.batch import Batch
 from fitroom.budget import Budget
 from fitroom.checks.device_note import device_note_once
@@ -210,7 +210,9 @@ class Training:
 
             _build(self.model, source)
             first = source.peek()
-            plan = find_plan(self.model, first.size, budget=self.budget, input_shape=self._input_shape(first))
+            keep = ("kernels",) if leaves_kernels_to_keras(current_backend()) else ()
+            shape = self._input_shape(first)
+            plan = find_plan(self.model, first.size, budget=self.budget, keep=keep, input_shape=shape)
         return plan
 
     def _input_shape(self, first: Batch) -> InputShape:
@@ -319,7 +321,11 @@ def fused_fallback(model: Any, recipe: Recipe) -> tuple[Recipe, ...]:
         check_fused(backend, model, jit=jit)
     if recipe.attention_dropout == "fused":
         check_attention_dropout(backend, model)
-    is_open = recipe.kernels is None and takes_fused(backend, model, recipe.precision or precision_of(model), jit=jit)
+    is_open = (
+        recipe.kernels is None
+        and not leaves_kernels_to_keras(backend)
+        and takes_fused(backend, model, recipe.precision or precision_of(model), jit=jit)
+    )
     return (replace(recipe, kernels="fused"),) if is_open else ()
 
 
