@@ -16,6 +16,7 @@ from fitroom.backends.tensorflow.kernels.serve import FusedKernels, find_served
 from fitroom.backends.tensorflow.train.stepper import TensorFlowStepper
 from fitroom.batch import Batch
 from fitroom.errors import InputError
+from fitroom.train.training import fused_fallback
 
 layers = keras.layers
 
@@ -268,6 +269,14 @@ def test_a_plan_takes_fused_kernels_in_the_precision_that_was_measured_on_a_card
         asked = fitroom.Recipe(kernels="fused", precision=precision)
         notes = fitroom.estimate(model, 64, recipe=asked, gpu="RTX 3060").notes
         assert any("on a card in float32 only" in note for note in notes) is (kernels is None)
+
+
+def test_a_training_on_a_cpu_takes_fused_kernels_only_when_asked():
+    model = _model(lambda: [[layers.BatchNormalization(), layers.Dense(2)]], (4,))
+    model.compile("sgd", "mse", jit_compile=False)
+    assert fused_fallback(model, fitroom.Recipe()) == ()
+    history = fitroom.fit(model, np.ones((8, 4)), np.ones((8, 2)), batch_size=8, budget="1GiB", verbose=0)
+    assert history.fitroom["recipe"].get("kernels") is None
 
 
 def test_gradients_of_inputs_wait_for_those_of_weights():
